@@ -15,7 +15,7 @@ from billing.rating import reratings
 from billing.sealed_months import load, object_storage, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.month_files import terms_of
-from billing.sealed_months.readiness import PROVED_FIRST, is_changed, sql
+from billing.sealed_months.readiness import PROVED_FIRST, changed_months, sql
 from billing.sealed_months.rows_sql import KINDS, REVISIONS
 from clusters import usage
 from clusters.month_file_fetches import files_fetched_first
@@ -84,7 +84,7 @@ def why_not(row: SealedMonth) -> SealError | None:
     within = usage.ids_of([row.month])[row.month]
     if reratings.count_changes() or ProofMark.objects.filter(month=row.month).exists():
         return SealError(PROVED_FIRST)
-    if is_changed(row, within):
+    if changed_months([(row, within)]):
         return SealError("changed-since", month=f"{row}")
     with connection.cursor() as cursor:
         cursor.execute(sql.KEEPS, {"month": row.month})

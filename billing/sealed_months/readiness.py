@@ -62,19 +62,28 @@ def list_months(*, moment: datetime, quiet_months: int, only: date | None = None
     sealed = {row.month: row for row in SealedMonth.objects.prefetch_related("files")}
     proofs = {proof.month: proof for proof in MonthProof.objects.all()}
     marked = set(ProofMark.objects.values_list("month", flat=True).distinct())
-    states = []
     recorded = [month for month, proof in proofs.items() if proof.records]
-    for month, within in sorted(usage.months(proved=recorded).items(), reverse=True):
-        if only not in (None, month):
-            continue
+    months = [
+        (month, within)
+        for month, within in sorted(usage.months(proved=recorded).items(), reverse=True)
+        if only in (None, month)
+    ]
+    changed = changed_months([(sealed[month], within) for month, within in months if month in sealed])
+    blockers = _load_blockers(
+        [(month, within) for month, within in months if month not in sealed],
+        moment=moment,
+        quiet_months=quiet_months,
+    )
+    states = []
+    for month, within in months:
         if (row := sealed.get(month)) is not None:
-            states.append(MonthState(month, within, row.changed_at, row, is_changed(row, within)))
+            states.append(MonthState(month, within, row.changed_at, row, month in changed))
             continue
-        state, blockers = _blockers(month, within, moment=moment, quiet_months=quiet_months)
+        changed_at, reasons = blockers[month]
         proof = proofs.get(month)
         if month in marked or proof is None or proof.broken or not proof.terms:
-            blockers.append(SealError(PROVED_FIRST))
-        states.append(MonthState(month, within, state, blockers=blockers))
+            reasons.append(SealError(PROVED_FIRST))
+        states.append(MonthState(month, within, changed_at, blockers=reasons))
     return states
 
 
@@ -86,13 +95,43 @@ def state_of(month: date, *, moment: datetime, quiet_months: int) -> MonthState:
     return states[0]
 
 
-def _blockers(
-    month: date, within: tuple[int, int], *, moment: datetime, quiet_months: int
-) -> tuple[datetime, list[SealError]]:
-    after, last = within
+Numbered = Sequence[tuple[date, tuple[int, int]]]
+"""Months, and the numbers (after, last] of their records."""
+
+
+def _load_blockers(
+    months: Numbered, *, moment: datetime, quiet_months: int
+) -> dict[date, tuple[datetime, list[SealError]]]:
+    """By month when it was changed last, and what stands in its way."""
+    if not months:
+        return {}
+    values = {
+        "months": [month for month, _ in months],
+        "afters": [after for _, (after, _) in months],
+        "lasts": [last for _, (_, last) in months],
+    }
     with connection.cursor() as cursor:
-        cursor.execute(sql.STATE, {"month": month, "after": after, "last": last})
-        detached, dropped, late, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
+        cursor.execute(sql.STATES, values)
+        rows = cursor.fetchall()
+    return {
+        month: (state[-1], _blockers(month, *state, moment=moment, quiet_months=quiet_months))
+        for month, *state in rows
+    }
+
+
+def _blockers(
+    month: date,
+    detached: str | None,
+    dropped: str | None,
+    late: str | None,
+    open_jobs: int,
+    open_periods: int,
+    pending: int,
+    changed_at: datetime,
+    *,
+    moment: datetime,
+    quiet_months: int,
+) -> list[SealError]:
     blockers = []
     is_over = (moment.year, moment.month) > (month.year, month.month)
     if not is_over:
@@ -111,7 +150,7 @@ def _blockers(
         blockers.append(SealError("pending"))
     if is_over and _months_since(changed_at, moment) < quiet_months:  # else its last change is yet to come
         blockers.append(SealError("changed-lately", day=changed_at, months=quiet_months))
-    return changed_at, blockers
+    return blockers
 
 
 def _months_since(then: datetime, now: datetime) -> int:
@@ -120,18 +159,25 @@ def _months_since(then: datetime, now: datetime) -> int:
     return months - ((now.day, now.time()) < (then.day, then.time()))
 
 
-def is_changed(row: SealedMonth, within: tuple[int, int]) -> bool:
-    """Whether anything of a sealed month is other than it was; `within` are the numbers of its records."""
-    rows = {"records": 0, "rated": 0}
-    for file in row.files.all():
-        if file.kind in rows:
-            rows[file.kind] += file.rows
+def changed_months(rows: Sequence[tuple[SealedMonth, tuple[int, int]]]) -> set[date]:
+    """Of sealed months, each with the numbers of its records, those of which anything is other than it was."""
+    if not rows:
+        return set()
+    values = {
+        "months": [row.month for row, _ in rows],
+        "afters": [after for _, (after, _) in rows],
+        "lasts": [last for _, (_, last) in rows],
+        "moments": [row.changed_at for row, _ in rows],
+        **{kind: [_count(row, kind) for row, _ in rows] for kind in ("records", "rated")},
+    }
     with connection.cursor() as cursor:
-        cursor.execute(
-            sql.CHANGED,
-            {"month": row.month, "after": within[0], "last": within[1], "moment": row.changed_at, **rows},
-        )
-        return bool(cursor.fetchone()[0])
+        cursor.execute(sql.CHANGED, values)
+        return {month for (month,) in cursor.fetchall()}
+
+
+def _count(row: SealedMonth, kind: str) -> int:
+    """Rows of this kind in the month's files."""
+    return sum(file.rows for file in row.files.all() if file.kind == kind)
 
 
 def differing_close(month: date) -> BillingPeriod | None:

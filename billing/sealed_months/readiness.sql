@@ -1,56 +1,66 @@
 -- Whether a month may be sealed.
 
--- name: STATE
--- Of the records (after, last] of a month and of the service in it: months of its jobs that are detached; that are dropped,
--- of jobs that stand in files; and that are dropped, of late records that used something in it; jobs that have not ended, billing periods that are not closed, rated rows that are not billed, and when any of it was changed last. A
--- record that is new has the highest number.
-WITH part AS MATERIALIZED (
-    SELECT s.period_id, s.rows, s.verdict = 'charged' AND s.newest <=
-           CASE WHEN w.price_id IS NULL THEN c.through ELSE b.rated_through END AS billed, s.verdict
-    FROM billing_monthsum s
-    LEFT JOIN billing_coveredperiod c ON c.period_id = s.period_id AND c.payer_id = coalesce(s.payer_id, s.tenant_id)
-    LEFT JOIN billing_walletprice w ON w.price_id = s.price_id
-    LEFT JOIN billing_walletbooking b ON b.tenant_id = s.tenant_id
-    WHERE s.service_month = %(month)s
-), period AS MATERIALIZED (
-    SELECT id, closed_at FROM billing_billingperiod WHERE id IN (SELECT period_id FROM part)
-), jobs_month AS MATERIALIZED (
-    SELECT (%(last)s >> 40)::int AS number
-    UNION SELECT (record_id >> 40)::int FROM clusters_usagerevision WHERE superseded_month = %(month)s
-), in_files AS MATERIALIZED (
-    SELECT DISTINCT (v.record_id >> 40)::int AS number FROM clusters_usagerevision v
-    WHERE v.superseded_month = %(month)s AND month_of_number((v.record_id >> 40)::int) IN (SELECT billing_dropped_months())
-      AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = v.record_id)
-), late AS MATERIALIZED (
-    SELECT DISTINCT (record >> 40)::int AS number FROM billing_late_records() AS record
-    WHERE EXISTS (SELECT FROM billing_ratedusage u WHERE u.record_id = record AND u.service_month = %(month)s)
-)
-SELECT (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
-        WHERE EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
-                      AND c.relname = 'billing_ratedjob_' || to_char(month_of_number(number), 'YYYY_MM'))),
-       (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM in_files),
-       (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM late),
-       (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s AND r.ended IS NULL),
-       (SELECT count(*) FROM period WHERE closed_at IS NULL),
-       (SELECT count(*) FROM part WHERE verdict <> 'waived' AND billed IS NOT TRUE),
-       greatest(
-           (%(month)s::date + interval '1 month') AT TIME ZONE 'UTC',
-           (SELECT max(closed_at) FROM period),
-           (SELECT max(i.issued_on)::timestamp AT TIME ZONE 'UTC' FROM billing_invoiceline l
-            JOIN billing_invoice i ON i.id = l.invoice_id WHERE l.service_period_id IN (SELECT id FROM period)),
-           (SELECT max(v.superseded_at) FROM clusters_usagerevision v
-            WHERE v.record_id > %(after)s AND v.record_id <= %(last)s),
-           (SELECT r.last_seen FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s
-            ORDER BY r.id DESC LIMIT 1))
+-- name: STATES
+-- By month, of its records (after, last] and of the service in it: months of its jobs that are detached; that are dropped, of
+-- jobs that stand in files; and that are dropped, of late records that used something in it; jobs that have not ended, billing
+-- periods that are not closed, rated rows that are not billed, and when any of it was changed last. A record that is new has
+-- the highest number.
+SELECT m.month, s.*
+FROM unnest(%(months)s::date[], %(afters)s::bigint[], %(lasts)s::bigint[]) AS m(month, after, last)
+CROSS JOIN LATERAL (
+    WITH part AS MATERIALIZED (
+        SELECT s.period_id, s.rows, s.verdict = 'charged' AND s.newest <=
+               CASE WHEN w.price_id IS NULL THEN c.through ELSE b.rated_through END AS billed, s.verdict
+        FROM billing_monthsum s
+        LEFT JOIN billing_coveredperiod c
+          ON c.period_id = s.period_id AND c.payer_id = coalesce(s.payer_id, s.tenant_id)
+        LEFT JOIN billing_walletprice w ON w.price_id = s.price_id
+        LEFT JOIN billing_walletbooking b ON b.tenant_id = s.tenant_id
+        WHERE s.service_month = m.month
+    ), period AS MATERIALIZED (
+        SELECT id, closed_at FROM billing_billingperiod WHERE id IN (SELECT period_id FROM part)
+    ), jobs_month AS MATERIALIZED (
+        SELECT (m.last >> 40)::int AS number
+        UNION SELECT (record_id >> 40)::int FROM clusters_usagerevision WHERE superseded_month = m.month
+    ), in_files AS MATERIALIZED (
+        SELECT DISTINCT (v.record_id >> 40)::int AS number FROM clusters_usagerevision v
+        WHERE v.superseded_month = m.month
+          AND month_of_number((v.record_id >> 40)::int) IN (SELECT billing_dropped_months())
+          AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = v.record_id)
+    ), late AS MATERIALIZED (
+        SELECT DISTINCT (record >> 40)::int AS number FROM billing_late_records() AS record
+        WHERE EXISTS (SELECT FROM billing_ratedusage u WHERE u.record_id = record AND u.service_month = m.month)
+    )
+    SELECT (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
+            WHERE EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
+                          AND c.relname = 'billing_ratedjob_' || to_char(month_of_number(number), 'YYYY_MM'))),
+           (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM in_files),
+           (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM late),
+           (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > m.after AND r.id <= m.last AND r.ended IS NULL),
+           (SELECT count(*) FROM period WHERE closed_at IS NULL),
+           (SELECT count(*) FROM part WHERE verdict <> 'waived' AND billed IS NOT TRUE),
+           greatest(
+               (m.month + interval '1 month') AT TIME ZONE 'UTC',
+               (SELECT max(closed_at) FROM period),
+               (SELECT max(i.issued_on)::timestamp AT TIME ZONE 'UTC' FROM billing_invoiceline l
+                JOIN billing_invoice i ON i.id = l.invoice_id WHERE l.service_period_id IN (SELECT id FROM period)),
+               (SELECT max(v.superseded_at) FROM clusters_usagerevision v
+                WHERE v.record_id > m.after AND v.record_id <= m.last),
+               (SELECT r.last_seen FROM clusters_usagerecord r WHERE r.id > m.after AND r.id <= m.last
+                ORDER BY r.id DESC LIMIT 1))
+) s
 
 -- name: CHANGED
--- Whether anything of a sealed month is other than it was: a record of it was superseded or is new, or rated rows of
--- service in it are more than were sealed. `moment`: the last change that was sealed; an import that began before the
--- sealing may have committed after it.
-SELECT EXISTS (SELECT FROM clusters_usagerevision v
-               WHERE v.record_id > %(after)s AND v.record_id <= %(last)s AND v.superseded_at > %(moment)s)
-    OR (SELECT coalesce(sum(s.rows), 0) FROM billing_monthsum s WHERE s.service_month = %(month)s) <> %(rated)s
-    OR (SELECT p.records FROM billing_monthproof p WHERE p.month = %(month)s) <> %(records)s
+-- Sealed months of which anything is other than it was: a record was superseded or is new, or rated rows of service in it are
+-- more than were sealed. `moments`: the last change that was sealed; an import that began before the sealing may have
+-- committed after it.
+SELECT m.month
+FROM unnest(%(months)s::date[], %(afters)s::bigint[], %(lasts)s::bigint[], %(moments)s::timestamptz[],
+            %(records)s::bigint[], %(rated)s::bigint[]) AS m(month, after, last, moment, records, rated)
+WHERE EXISTS (SELECT FROM clusters_usagerevision v
+              WHERE v.record_id > m.after AND v.record_id <= m.last AND v.superseded_at > m.moment)
+   OR (SELECT coalesce(sum(s.rows), 0) FROM billing_monthsum s WHERE s.service_month = m.month) <> m.rated
+   OR (SELECT p.records FROM billing_monthproof p WHERE p.month = m.month) <> m.records
 
 -- name: LEDGER
 -- By tenant what is rated of service in a month, as it is kept with the proofs of months.

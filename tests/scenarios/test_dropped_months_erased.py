@@ -67,8 +67,9 @@ def test_a_month_is_not_sealed_whose_revisions_are_of_jobs_in_files_alone(correc
 
     def dropped() -> str | None:
         with connection.cursor() as cursor:
-            cursor.execute(readiness.sql.STATE, {"month": later, "after": after, "last": after + 1})
-            months = cursor.fetchone()[1]
+            values = {"months": [later], "afters": [after], "lasts": [after + 1]}
+            cursor.execute(readiness.sql.STATES, values)
+            months = cursor.fetchone()[2]
         return None if months is None else str(months)
 
     assert dropped() == "2026-03"
