@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from billing.models import SealedMonth, SealKind, SealRun
 from billing.proof import checks
@@ -109,6 +111,28 @@ def test_all_that_are_ready_are_sealed_by_one_button(march: None, op: User) -> N
     assert "Requested for 1 month." in send(op, act="ready", confirmed="yes")
     work()
     assert SealedMonth.objects.get().month == MARCH
+
+
+def test_the_page_asks_no_more_of_six_months_than_of_one(march: None, op: User, directory: Path) -> None:
+    client = signed_in(op)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            assert "March 2026" in client.get(PAGE).content.decode()
+        return len(asked)
+
+    before = queries()
+    jobs = [
+        builders.a_job(started=f"2026-{number:02}-10 10:00", ended=f"2026-{number:02}-10 12:00")
+        for number in range(4, 9)
+    ]
+    builders.ingest(Cluster.objects.get(), *jobs, as_of="2026-09-01")
+    text = words(page(op, PAGE))
+    for month in ("April", "May", "June", "July", "August"):
+        assert f"{month} 2026" in text
+    assert queries() == before <= 20
+    sealed()
+    assert queries() <= 20
 
 
 def test_unsealing_says_what_it_reads_and_deletes(march: None, op: User, directory: Path) -> None:
