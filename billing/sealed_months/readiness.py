@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
 from django.db import connection
 
@@ -105,7 +106,7 @@ def _load_blockers(
     """By month when it was changed last, and what stands in its way."""
     if not months:
         return {}
-    values = {
+    values: dict[str, list[Any]] = {
         "months": [month for month, _ in months],
         "afters": [after for _, (after, _) in months],
         "lasts": [last for _, (_, last) in months],
@@ -163,7 +164,7 @@ def changed_months(rows: Sequence[tuple[SealedMonth, tuple[int, int]]]) -> set[d
     """Of sealed months, each with the numbers of its records, those of which anything is other than it was."""
     if not rows:
         return set()
-    values = {
+    values: dict[str, list[Any]] = {
         "months": [row.month for row, _ in rows],
         "afters": [after for _, (after, _) in rows],
         "lasts": [last for _, (_, last) in rows],

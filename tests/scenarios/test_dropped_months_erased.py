@@ -67,7 +67,7 @@ def test_a_month_is_not_sealed_whose_revisions_are_of_jobs_in_files_alone(correc
 
     def dropped() -> str | None:
         with connection.cursor() as cursor:
-            values = {"months": [later], "afters": [after], "lasts": [after + 1]}
+            values: dict[str, list[Any]] = {"months": [later], "afters": [after], "lasts": [after + 1]}
             cursor.execute(readiness.sql.STATES, values)
             months = cursor.fetchone()[2]
         return None if months is None else str(months)
