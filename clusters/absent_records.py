@@ -88,24 +88,27 @@ class MonthFiles(Protocol):
     def load_changed(self, account_ids: Sequence[int]) -> None:
         """Load each month in which usage of these accounts would be rated otherwise now. Raises MonthFilesError."""
 
-    def show(self, months: Collection[date], *, most: int | None) -> None:
+    def show(self, months: Collection[date], *, most: int | None, with_hours: bool = False) -> None:
         """Have the rows that the tenant in scope has in the months stand beside those of the tables.
 
-        Until the transaction ends. Raises NotShownError, as where they are of more jobs than `most`, and
-        MonthFilesError.
+        Until the transaction ends; `with_hours` those of telemetry, too. Raises NotShownError, as where they are of
+        more jobs than `most`, and MonthFilesError.
         """
 
-    def show_records(self, month: date, records: Sequence[int], *, with_parts: bool = False) -> None:
-        """The same of records of the month, with the other parts of the first one's job."""
+    def show_records(self, months: Sequence[date], records: Sequence[int]) -> None:
+        """The same of records of these months."""
+
+    def show_record(self, month: date, record: int, part: tuple[str, str] | None) -> None:
+        """The same of one record of the month, and of the other parts of its job in its month, with hours of telemetry.
+
+        `part` has the namespace and the name of that job, where only its table tells.
+        """
 
     def show_numbered(self, months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
         """The same of the `most` newest jobs of that number in the months, but for what they used.
 
         Returns the months that were looked at, as far as the tenant has `among` jobs in them.
         """
-
-    def show_hours(self) -> None:
-        """Have the hours of telemetry of the runs that are shown stand beside those of the tables."""
 
     def write_usage(
         self, months: Collection[date], rows: IO[bytes], *, since: int, until: int, most: int | None
@@ -216,9 +219,7 @@ def show(months: Sequence[date], *, most: int | None = MOST, with_hours: bool = 
     """
     if months:
         with reading(months) as files:
-            files.show(months, most=most)
-            if with_hours:
-                files.show_hours()
+            files.show(months, most=most, with_hours=with_hours)
 
 
 def write_usage(months: Sequence[date], rows: IO[bytes], *, since: int, until: int, most: int | None) -> None:
@@ -230,14 +231,23 @@ def write_usage(months: Sequence[date], rows: IO[bytes], *, since: int, until: i
         files.write_usage(months, rows, since=since, until=until, most=most)
 
 
-def show_record(record_id: int) -> None:
-    """The same of one record, where it is the tenant's, and of the other parts of its job in its month; with hours."""
-    _show_records([record_id], with_parts=True)
+def show_record(month: date, record_id: int, *, part_of: str = "") -> None:
+    """The same of one record of this absent month, where it is the tenant's, and of the other parts of its job in it.
+
+    With hours. `part_of` is that job, NAMESPACE/NAME, of a record that is in its table.
+    """
+    namespace, _, name = part_of.partition("/")
+    with reading([month]) as files:
+        files.show_record(month, record_id, (namespace, name) if part_of else None)
 
 
 def show_records(record_ids: Sequence[int]) -> None:
     """The same of some records, as far as they are the tenant's. One query where no month is dropped."""
-    _show_records(record_ids, with_parts=False)
+    absent = {month_number(month): month for month in list_all()}
+    if records := [record for record in record_ids if record >> 40 in absent]:
+        months = sorted({absent[record >> 40] for record in records})
+        with reading(months) as files:
+            files.show_records(months, records)
 
 
 def show_numbered(number: str, *, most: int) -> list[date]:
@@ -252,15 +262,6 @@ def show_numbered(number: str, *, most: int) -> list[date]:
         with suppress(RowsInFilesError), reading(months) as files:
             looked_at = files.show_numbered(months, number, among=SEARCHED, most=most)
     return sorted(set(months).difference(looked_at))
-
-
-def _show_records(record_ids: Sequence[int], *, with_parts: bool) -> None:
-    for month in list_all():
-        if records := [one for one in record_ids if one >> 40 == month_number(month)]:
-            with reading([month]) as files:
-                files.show_records(month, records, with_parts=with_parts)
-                if with_parts:
-                    files.show_hours()
 
 
 def refuse_unreadable(months: Sequence[date]) -> None:

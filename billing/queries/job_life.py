@@ -97,16 +97,20 @@ class JobLife:
         return sum((one.busy for one in self.stretches), Fraction(0))
 
 
-def life(record: int) -> JobLife | None:
-    """Of a job of the tenant in whose scope it runs; None where it has none of that record. Three queries."""
+def life(record: int, *, with_measured: bool = True) -> JobLife | None:
+    """Of a job of the tenant in whose scope it runs; None where it has none of that record. Three queries, two without
+    what was measured.
+    """
     with connection.cursor() as cursor:
         cursor.execute(sql.RUN, {"record": record})
         row = cursor.fetchone()
         if row is None:
             return None
         submitted, eligible, started, finish, ended, suspended, limit, gpus = row
-        cursor.execute(sql.MEASURED, {"record": record})
-        energy, beyond = _measured(cursor.fetchall())
+        energy, beyond = None, list[Beyond]()
+        if with_measured:
+            cursor.execute(sql.MEASURED, {"record": record})
+            energy, beyond = _measured(cursor.fetchall())
         if started is None or finish is None or not gpus or finish <= started:
             return JobLife(submitted, eligible, started, finish, ended, suspended, limit, (), energy, beyond)
         first = started // HOUR * HOUR

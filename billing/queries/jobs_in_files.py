@@ -6,7 +6,8 @@ from contextlib import suppress
 from datetime import date
 from typing import NamedTuple
 
-from billing.models import RatedJob
+from django.db import connection
+
 from billing.queries import jobs
 from billing.queries.jobs import Job, JobFilter, Piece, month_of
 from clusters import absent_records
@@ -19,29 +20,48 @@ class JobView(NamedTuple):
 
     job: Job
     pieces: list[Piece]
-    is_month_read: bool
-    """Whether files of its month were read, where it or its other parts stand: its parts of that month are counted."""
     is_measured: bool
     """Whether its energy and use beyond requests are to be told. They have records of their own: those of files are not
     shown, and a late record comes back without them.
     """
+    parts_in_files: str
+    """Months of which parts of it are not counted, where it stands in parts, as text. Its own month is among them where
+    files of that were not read.
+    """
+
+
+_LOOK = """
+SELECT ARRAY(SELECT billing_dropped_months()), ARRAY(
+    SELECT DISTINCT month FROM billing_own_sealed_files(ARRAY(SELECT billing_dropped_months()))
+    WHERE kind = 'jobs' ORDER BY month
+), (SELECT part_of FROM billing_ratedjob WHERE tenant_id = %(tenant)s AND record_id = %(record)s)
+"""
+"""Which months are dropped, those of which the tenant has jobs in files alone, and what a table has of the job."""
 
 
 def load_job(tenant: Tenant, record: int) -> JobView:
     """As `jobs.job`, wherever its rows stand. Raises RatedJob.DoesNotExist, and RowsInFilesError."""
-    try:
-        job, pieces = jobs.job(tenant, record)
-    except RatedJob.DoesNotExist:
-        absent_records.show_record(record)
-        return JobView(*jobs.job(tenant, record), is_month_read=True, is_measured=False)
-    last = month_number(month_of(job.row.ended or job.row.seen_until or 0))
-    months = [month_number(month) for month in absent_records.list_all()]
-    is_measured = not any(record >> 40 <= month <= max(last, record >> 40) for month in months)
-    if job.row.part_of and record >> 40 in months:  # a late one: its other parts are in the file
+    with connection.cursor() as cursor:
+        cursor.execute(_LOOK, {"tenant": tenant.pk, "record": record})
+        dropped, own, part_of = cursor.fetchone()
+    months = {month_number(month): month for month in dropped}
+    number, is_in_table, is_month_read = record >> 40, part_of is not None, False
+    if number in months and not is_in_table:
+        absent_records.show_record(months[number], record)
+        is_month_read = True
+    elif number in months and part_of:  # a late one: its other parts are in the file
         with suppress(RowsInFilesError):
-            absent_records.show_record(record)
-            return JobView(*jobs.job(tenant, record), is_month_read=True, is_measured=is_measured)
-    return JobView(job, pieces, is_month_read=False, is_measured=is_measured)
+            absent_records.show_record(months[number], record, part_of=part_of)
+            is_month_read = True
+    job, pieces = jobs.job(tenant, record)
+    last = month_number(month_of(job.row.ended or job.row.seen_until or 0))
+    uncounted = [one for one in own if not (is_month_read and month_number(one) == number)]
+    return JobView(
+        job,
+        pieces,
+        is_measured=is_in_table and not any(number <= one <= max(last, number) for one in months),
+        parts_in_files=absent_records.months_text(uncounted) if job.row.part_of else "",
+    )
 
 
 def show(filters: JobFilter, *, most: int | None = MOST) -> None:
@@ -60,16 +80,6 @@ def refuse_unreadable(filters: JobFilter) -> None:
 def absent_months() -> str:
     """Months of which the tenant in scope has jobs that no list has, as text; empty where there are none. One query."""
     return absent_records.months_text(absent_records.list_own())
-
-
-def absent_months_of_parts(view: JobView) -> str:
-    """Those of which parts of a job that stands in parts are not counted; without a query where it does not."""
-    row = view.job.row
-    if not row.part_of:
-        return ""
-    months = absent_records.list_own()
-    shown = row.record_id >> 40 if view.is_month_read else None
-    return absent_records.months_text([one for one in months if month_number(one) != shown])
 
 
 def _months(filters: JobFilter) -> list[date]:

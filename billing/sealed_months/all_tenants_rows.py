@@ -155,8 +155,9 @@ def _fill(cursor: CursorWrapper, reader: Reader, kind: Kind, select: Callable[[l
 
     Those of all tenants together, since each working table costs locks.
     """
+    names = reader.names()
     for month, files in groupby(reader.of(kind.name), key=lambda file: file.month.month):
         select([reader.directory / file.path for file in files])
         load.copy_in(cursor, kind, reader.program.rows)
-        cursor.execute(kind.insert(into=sql.TABLES[kind.name]), {"names": reader.names.get(month, [])})
+        cursor.execute(kind.insert(into=sql.TABLES[kind.name]), {"names": names.get(month, [])})
         cursor.execute("DROP TABLE sealed_rows")

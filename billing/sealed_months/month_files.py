@@ -107,13 +107,17 @@ class SealedMonthFiles:
             if accounts & set(proof.accounts) and terms_of(proof) != row.terms:
                 self._load_now(row.month)
 
-    def show(self, months: Collection[date], *, most: int | None) -> None:
+    def show(self, months: Collection[date], *, most: int | None, with_hours: bool = False) -> None:
         with as_month_files_error():
-            shown_rows.show(months, most=most)
+            shown_rows.show(months, most=most, with_hours=with_hours)
 
-    def show_records(self, month: date, records: Sequence[int], *, with_parts: bool = False) -> None:
+    def show_records(self, months: Sequence[date], records: Sequence[int]) -> None:
         with as_month_files_error():
-            shown_rows.show_records(month, records, with_parts=with_parts)
+            shown_rows.show_records(months, records)
+
+    def show_record(self, month: date, record: int, part: tuple[str, str] | None) -> None:
+        with as_month_files_error():
+            shown_rows.show_records([month], [record], with_parts=True, part=part, with_hours=True)
 
     def show_numbered(self, months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
         with as_month_files_error():
@@ -124,9 +128,6 @@ class SealedMonthFiles:
     ) -> None:
         with as_month_files_error():
             shown_rows.write_usage(months, rows, since=since, until=until, most=most)
-
-    def show_hours(self) -> None:
-        shown_rows.show_hours()
 
     def refuse_unreadable(self, months: Collection[date]) -> None:
         with as_month_files_error():

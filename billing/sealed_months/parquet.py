@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,19 +40,21 @@ class Program:
         """Write what stands in `rows` as Parquet; the SHA-256 of the rows as read back, which `rows` has then."""
         return str(self._ask(act="write", rows=str(self.rows), file=str(file), columns=columns)["sha256"])
 
-    def read(
+    def read(self, file: Path, *, within: tuple[str, int, int] | None = None) -> None:
+        """Put the rows of a file into `rows`: all, or those whose column is `within` (after, last]."""
+        self._ask(act="read", rows=str(self.rows), file=str(file), within=within)
+
+    def read_jobs(
         self,
-        file: Path,
+        files: Mapping[str, Sequence[Path]],
+        columns: Mapping[str, Sequence[str | None]],
         *,
-        within: tuple[str, int, int] | None = None,
-        beginning: tuple[str, str] | None = None,
-        equal: tuple[str, str] | None = None,
+        rated: Sequence[tuple[int, int]] | None = None,
+        **chosen: Any,
     ) -> None:
-        """Put the rows of a file into `rows`: all, or those whose columns are `within` (after, last], `beginning` with
-        a text, and `equal` to one.
-        """
-        chosen = {"within": within, "beginning": beginning, "equal": equal}
-        self._ask(act="read", rows=str(self.rows), file=str(file), **chosen)
+        """Put jobs, their runs and what was rated of them into `rows`, as `parquet_sql.read_jobs` says."""
+        paths = {kind: [str(file) for file in some] for kind, some in files.items()}
+        self._ask(act="read_jobs", rows=str(self.rows), files=paths, columns=columns, rated=rated, **chosen)
 
     def pick(self, files: Iterable[Path], column: str) -> None:
         """Replace the numbers in `rows` by the rows of files of one kind that have one of them in the column."""
@@ -67,12 +69,6 @@ class Program:
         """Put the records of the files that are of that usage into `rows`."""
         paths = [str(file) for file in files]
         self._ask(act="read_usage", rows=str(self.rows), files=paths, **usage._asdict())
-
-    def numbered(self, files: Iterable[Path], number: str, *, most: int) -> None:
-        """Put the `most` newest jobs of files that have that number, or are tasks or steps of it, into `rows`."""
-        self._ask(
-            act="numbered", rows=str(self.rows), files=[str(file) for file in files], number=number, most=most
-        )
 
     def find(self, file: Path, *, cluster: int) -> None:
         """Replace the source keys in `rows` by the cluster's records that have them."""

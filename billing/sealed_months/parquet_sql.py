@@ -44,18 +44,12 @@ def read(
     rows: str,
     file: str,
     within: tuple[str, int, int] | None = None,
-    beginning: tuple[str, str] | None = None,
-    equal: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Write the rows of a Parquet file as CSV whose columns are in (after, last], begin with a text, or are equal."""
-    where = " WHERE true"
+    """Write the rows of a Parquet file as CSV: all, or those whose column is in (after, last]."""
+    where = ""
     if within is not None:
         column, after, last = within
-        where += f' AND "{column}" > {int(after)} AND "{column}" <= {int(last)}'
-    if beginning is not None:
-        where += f' AND starts_with("{beginning[0]}", {_text(beginning[1])})'
-    if equal is not None:
-        where += f' AND "{equal[0]}" = {_text(equal[1])}'
+        where = f' WHERE "{column}" > {int(after)} AND "{column}" <= {int(last)}'
     _write_csv(db, f"SELECT * FROM read_parquet({_text(file)}){where}", rows)
     return {}
 
@@ -105,22 +99,77 @@ def _usage(files: list[str], clusters: list[int], since: int, until: int) -> str
     )
 
 
-def numbered(
-    db: duckdb.DuckDBPyConnection, rows: str, files: list[str], number: str, most: int
+def read_jobs(
+    db: duckdb.DuckDBPyConnection,
+    rows: str,
+    files: Mapping[str, list[str]],
+    columns: Mapping[str, list[str | None]],
+    rated: list[tuple[int, int]] | None,
+    **chosen: Any,
 ) -> dict[str, Any]:
-    """Write the newest jobs of that number as CSV, and of an array or a step of it; those of the very number first.
+    """Write jobs, their runs, and what was rated of them, from files by kind, as CSV: each row begins with its kind.
 
-    As billing/queries/search.sql looks for them in the tables. Their records are looked for first, by four columns.
+    `columns` has by kind, of those to be written, what stands in the columns that all have; `chosen` is what `_choose`
+    takes. What was rated is that of records `rated`, ranges (after, last], if these are given: a document covers also
+    that of a former job.
     """
-    parts = " OR ".join(f"starts_with(job_id, {_text(number + sign)})" for sign in "_.[")
-    db.execute(
-        f"CREATE OR REPLACE TEMP TABLE found AS SELECT record_id FROM {_parquet(files)}"
-        f" WHERE meter = '' AND (job_id = {_text(number)} OR {parts})"
-        f" ORDER BY job_id = {_text(number)} DESC, coalesce(shown_at, started) DESC,"
-        f" record_id DESC LIMIT {int(most)}"
-    )
-    _write_found(db, rows, files, "record_id")
+    db.execute("CREATE OR REPLACE TEMP TABLE found (number BIGINT)")
+    if files["jobs"]:
+        db.execute(f"INSERT INTO found SELECT record_id {_choose(db, _parquet(files['jobs']), **chosen)}")
+    first, last = db.execute(
+        "SELECT coalesce(min(number), 0), coalesce(max(number), 0) FROM found"
+    ).fetchall()[0]
+    selects = []
+    for kind, column in (("jobs", "record_id"), ("rated", "record_id"), ("records", "id")):
+        if not files[kind] or kind not in columns:
+            continue
+        values = ", ".join("NULL" if name is None else f'r."{name}"' for name in columns[kind])
+        if kind == "rated" and rated is not None:
+            ranges = " OR ".join(
+                f"r.record_id > {int(after)} AND r.record_id <= {int(end)}" for after, end in rated
+            )
+            where = f"WHERE {ranges}"
+        else:
+            where = (
+                f"SEMI JOIN found ON found.number = r.{column}"
+                f" WHERE r.{column} >= {first} AND r.{column} <= {last}"
+            )
+        selects.append(f"SELECT {_text(kind)}, {values} FROM {_parquet(files[kind])} r {where}")
+    _write_csv(db, " UNION ALL ".join(selects), rows)
     return {}
+
+
+def _choose(
+    db: duckdb.DuckDBPyConnection,
+    jobs: str,
+    records: list[int] | None = None,
+    part: tuple[str, str] | None = None,
+    with_parts: bool = False,
+    number: str = "",
+    most: int = 0,
+) -> str:
+    """What chooses among jobs: all; those of these `records`, with the other parts of the first one's job, which is
+    named `part` (namespace, name) where no file knows it; or the `most` newest of that `number`, an array or a step of
+    it, those of the very number first, as billing/queries/search.sql looks for them in the tables.
+    """
+    if number:
+        signs = " OR ".join(f"starts_with(job_id, {_text(number + sign)})" for sign in "_.[")
+        return (
+            f"FROM {jobs} WHERE meter = '' AND (job_id = {_text(number)} OR {signs})"
+            f" ORDER BY job_id = {_text(number)} DESC, coalesce(shown_at, started) DESC,"
+            f" record_id DESC LIMIT {int(most)}"
+        )
+    if records is None:
+        return f"FROM {jobs}"
+    where = f"record_id IN ({', '.join(str(int(record)) for record in records)})"
+    if with_parts and part is None:  # as portal/schema/months.sql has it of a table's
+        part = db.execute(
+            f"SELECT split_part(job_id, '/', 1), name FROM {jobs} WHERE record_id = {int(records[0])}"
+            " AND name <> '' AND meter = '' AND strpos(job_id, '/') > 1"
+        ).fetchone()
+    if part is not None:
+        where += f" OR starts_with(job_id, {_text(part[0] + '/')}) AND name = {_text(part[1])}"
+    return f"FROM {jobs} WHERE {where}"
 
 
 def find(db: duckdb.DuckDBPyConnection, rows: str, file: str, cluster: int) -> dict[str, Any]:
@@ -134,21 +183,14 @@ def find(db: duckdb.DuckDBPyConnection, rows: str, file: str, cluster: int) -> d
         f" allow_quoted_nulls=false, new_line='\\n', columns={{'key': 'VARCHAR'}}) k ON r.source_key = k.key"
         f" WHERE r.cluster_id = {int(cluster)}"
     )
-    _write_found(db, rows, [file], "id")
-    return {}
-
-
-def _write_found(db: duckdb.DuckDBPyConnection, rows: str, files: list[str], column: str) -> None:
-    """Write the rows of Parquet files of one kind whose number is in the table `found`, in that column of both."""
-    first, last = db.execute(
-        f"SELECT coalesce(min({column}), 0), coalesce(max({column}), 0) FROM found"
-    ).fetchall()[0]
+    first, last = db.execute("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM found").fetchall()[0]
     _write_csv(
         db,
-        f"SELECT r.* FROM {_parquet(files)} r SEMI JOIN found ON found.{column} = r.{column}"
-        f" WHERE r.{column} >= {first} AND r.{column} <= {last}",
+        f"SELECT r.* FROM read_parquet({_text(file)}) r SEMI JOIN found ON found.id = r.id"
+        f" WHERE r.id >= {first} AND r.id <= {last}",
         rows,
     )
+    return {}
 
 
 def _write_csv(db: duckdb.DuckDBPyConnection, select: str, rows: str) -> None:
@@ -170,7 +212,7 @@ def _text(value: str) -> str:
 
 
 ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {
-    act.__name__: act for act in (write, read, pick, count_usage, read_usage, numbered, find, sums)
+    act.__name__: act for act in (write, read, pick, count_usage, read_usage, read_jobs, find, sums)
 }
 
 

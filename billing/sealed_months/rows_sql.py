@@ -95,13 +95,17 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
         moved = f" OR NOT EXISTS ({_OWNED})" if as_owned_now and self.name == "jobs" else ""
         return f"DELETE FROM sealed_rows t WHERE EXISTS (SELECT FROM {self.table} x WHERE {_KEYS[self.name]}){moved}"
 
-    def insert(self, *, into: str = "", users: str = "billing_jobuser") -> str:
-        """Inserts `sealed_rows` into the table, or into another one with its columns; `users` has who has a number."""
+    def insert(self, *, into: str = "", users: str = "billing_jobuser", of_kind: bool = False) -> str:
+        """Inserts `sealed_rows` into the table, or into another one with its columns; `users` has who has a number.
+
+        `of_kind` those of its own there, where rows of several stand.
+        """
         names = ", ".join(f'"{name}"' for name in self.columns)
         values = ", ".join(_written(_IN, "t", *column) for column in self.columns.items())
+        where = f" WHERE t.kind = '{self.name}'" if of_kind else ""
         return (
             f"INSERT INTO {into or self.table} ({names}) SELECT {values} FROM sealed_rows t"
-            f" {self._numbered(users)}"
+            f" {self._numbered(users)}{where}"
         )
 
     def differs(self) -> str:
@@ -200,6 +204,26 @@ KINDS = (
     ),
 )  # fmt: skip
 RECORDS, REVISIONS, JOBS, RATED = KINDS
+
+_OF_RUNS = ("id", "cluster_id", "account_id", "time_limit", "eligible", "cpu_milli", "memory_mib", "suspended",
+            "submitted", "started", "ended", "seen_until", "revision", "priority_class")  # fmt: skip
+"""What a run adds to its job."""
+_SHOWN = {
+    JOBS.name: JOBS.filed,
+    RATED.name: RATED.filed,
+    RECORDS.name: {name: RECORDS.filed[name] for name in _OF_RUNS},
+}
+_TOGETHER = {name: kind for columns in _SHOWN.values() for name, kind in columns.items()}
+SHOWN_COLUMNS = {
+    kind: [name if name in columns else None for name in _TOGETHER] for kind, columns in _SHOWN.items()
+}
+"""By kind what stands in each column of the working table that jobs, their runs and what was rated share."""
+SHOWN_TABLE = (
+    "CREATE TEMP TABLE sealed_rows (kind text NOT NULL, "
+    + ", ".join(f'"{name}" {kind}' for name, kind in _TOGETHER.items())
+    + ") ON COMMIT DROP"
+)
+"""Makes that table."""
 
 NAMES = "names"
 NAME_COLUMNS = {"number": INTEGER, "name": TEXT}

@@ -23,9 +23,8 @@ from billing.models import SealedFile, SealedMonth
 from billing.sealed_months import folder, load, parquet, verify
 from billing.sealed_months import shown_rows_sql as sql
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.rows_sql import JOBS, NAMES, RATED, RECORDS
-from clusters import usage
-from clusters.absent_records import MOST, NotShownError
+from billing.sealed_months.rows_sql import JOBS, NAMES, RATED, SHOWN_COLUMNS, SHOWN_TABLE
+from clusters.absent_records import MOST, NotShownError, month_number
 from portal.core.replica import PrimaryNeededError
 
 USERS = "billing_own_job_users()"
@@ -42,35 +41,37 @@ def refuse_unreadable(months: Collection[date]) -> None:
     """Raise what `show` of any number of jobs would, as for a file that is not as it was sealed. Reads no row."""
     with connection.cursor() as cursor:
         _Scope.of(cursor).refuse_other()
-        files = _files(cursor, months, None)
+        cursor.execute(sql.FILES, {"months": list(months)})
+        files = _files(cursor, None)
     refuse_damaged(files)
     with room():
         pass
 
 
-def show(months: Collection[date], *, most: int | None) -> None:
-    """Have the tenant's rows of months beside those of the tables, of `most` jobs.
+def show(months: Collection[date], *, most: int | None, with_hours: bool = False) -> None:
+    """Have the tenant's rows of months beside those of the tables, of `most` jobs; and hours of telemetry.
 
-    Raises NotShownError, and SealError for a file that is missing, cut or changed.
+    Raises NotShownError, and SealError for a file that is missing, cut or changed. However many months and files there
+    are, it asks four statements, or five where rows are shown already; two more for any number of jobs.
     """
     with connection.cursor() as cursor:
-        left = sorted(set(months) - _shown(cursor))
-        if left and (files := _files(cursor, left, most)):
-            with _prepared(cursor), read_files(files, PATIENCE if most else LONGEST) as reader:
-                for file in reader.of(JOBS.name):
-                    reader.jobs(cursor, file)
-                spans = _spans(left)
-                for file in reader.of(RATED.name):
-                    for after, last in spans:
-                        reader.rated(cursor, file, within=("record_id", after, last))
-                reader.runs(cursor)
-                cursor.execute(sql.DONE, {"months": left})
+        scope = _Scope.of(cursor)
+        left = sorted(set(months) - _shown(cursor, scope))
+        with _prepared(cursor, scope, left, most) as files:
+            if files:
+                with read_files(files, PATIENCE if most else LONGEST) as reader:
+                    reader.read(cursor, at_once=most is not None, rated=_spans(left))
+                _insert(cursor, scope, left, with_hours=with_hours)
+        if with_hours and not files and scope.owner:
+            with transaction.atomic():
+                _at_once(cursor, sql.HOURS, sql.FILL_HOURS, values={"role": scope.role})
 
 
-def _spans(months: Collection[date]) -> list[tuple[int, int]]:
-    """The numbers (after, last] of these months' records; months side by side are one, which is read once."""
+def _spans(months: Sequence[date]) -> list[tuple[int, int]]:
+    """The numbers (after, last] of these months' records; months side by side are one range."""
     spans: list[tuple[int, int]] = []
-    for after, last in sorted(usage.ids_of(months).values()):
+    for number in map(month_number, months):
+        after, last = (number << 40) - 1, (number + 1 << 40) - 1
         if spans and spans[-1][1] >= after:
             spans[-1] = spans[-1][0], last
         else:
@@ -78,20 +79,26 @@ def _spans(months: Collection[date]) -> list[tuple[int, int]]:
     return spans
 
 
-def show_records(month: date, records: Sequence[int], *, with_parts: bool = False) -> None:
-    """The same of some records, as far as they are the tenant's; with the other parts of a first one's job."""
+def show_records(
+    months: Collection[date],
+    records: Sequence[int],
+    *,
+    with_parts: bool = False,
+    part: tuple[str, str] | None = None,
+    with_hours: bool = False,
+) -> None:
+    """The same of some records of the months, as far as they are the tenant's; also other parts of a first one's job.
+
+    `part` has the namespace and the name of that job, where the record's file may not tell.
+    """
     with connection.cursor() as cursor:
-        if month in _shown(cursor) or not (files := _files(cursor, [month], None)):
-            return
-        with _prepared(cursor), read_files(files, PATIENCE) as reader:
-            for file in reader.of(JOBS.name):
-                reader.jobs(cursor, file, among=records)
-                if with_parts and (part := _part_of(cursor, records[0])):
-                    reader.jobs(cursor, file, beginning=("job_id", part[0]), equal=("name", part[1]))
-            for file in reader.of(RATED.name):
-                reader.rated(cursor, file)
-            reader.runs(cursor)
-            cursor.execute(sql.DONE, {"months": []})
+        scope = _Scope.of(cursor)
+        left = sorted(set(months) - _shown(cursor, scope))
+        with _prepared(cursor, scope, left, None) as files:
+            if files:
+                with read_files(files, PATIENCE) as reader:
+                    reader.read(cursor, records=list(records), part=part, with_parts=with_parts)
+                _insert(cursor, scope, [], with_hours=with_hours)
 
 
 def show_numbered(months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
@@ -100,19 +107,20 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
     Returns the months that were looked at: one after another, as far as the tenant has `among` jobs in them.
     """
     with connection.cursor() as cursor:
-        files = {file.month.month: file for file in _files(cursor, months, None) if file.kind == JOBS.name}
-        looked_at = []
-        for month in months:
-            among -= files[month].rows if month in files else 0
-            if among < 0:
-                break
-            looked_at.append(month)
-        if _Scope.of(cursor).role == MEMBER:
-            most = MOST * len(looked_at)  # jobs of others are left out once they are read
-        if chosen := [files[month] for month in looked_at if month in files]:
-            with _prepared(cursor), read_files(chosen, PATIENCE) as reader:
-                reader.numbered(cursor, chosen, number, most=most)
-                cursor.execute(sql.DONE, {"months": []})
+        scope, looked_at = _Scope.of(cursor), list[date]()
+        with _prepared(cursor, scope, months, None) as own:
+            files = {file.month.month: file for file in own if file.kind == JOBS.name}
+            for month in months:
+                among -= files[month].rows if month in files else 0
+                if among < 0:
+                    break
+                looked_at.append(month)
+            if scope.role == MEMBER:
+                most = MOST * len(looked_at)  # jobs of others are left out once they are read
+            if chosen := [files[month] for month in looked_at if month in files]:
+                with read_files(chosen, PATIENCE) as reader:
+                    reader.read(cursor, number=number, most=most)
+                _insert(cursor, scope, [])
     return looked_at
 
 
@@ -124,90 +132,48 @@ def write_usage(
     As the working table `usage_input` has them. Nothing of them stays shown. Raises as `show` does.
     """
     with connection.cursor() as cursor:
-        _Scope.of(cursor).refuse_other()
-        files = [file for file in _files(cursor, months, most) if file.kind != RATED.name]
-        if files:
-            with _prepared(cursor), read_files(files, PATIENCE if most else LONGEST) as reader:
-                for file in reader.of(JOBS.name):
-                    reader.jobs(cursor, file)
-                reader.runs(cursor)
-                cursor.execute(sql.COUNTED)
-                values = {"since": since, "until": until, "months": list(months)}
-                with cursor.copy(sql.USAGE, values) as copy:
-                    for piece in copy:
-                        rows.write(piece)
-                transaction.set_rollback(True)
-
-
-def show_hours() -> None:
-    """Have the hours of telemetry of the runs that are shown beside those of the tables; again, those that are new.
-
-    They are in no file: they stay in their table, which tenants' pages may not read. So one statement reads it as an
-    operator, of runs that came from the tenant's own files, and of hours in which their accounts were the tenant's.
-    """
-    with connection.cursor() as cursor:
         scope = _Scope.of(cursor)
-        if scope.owner:
-            with transaction.atomic():
-                _at_once(cursor, sql.HOURS, sql.FILL_HOURS, values={"role": scope.role})
+        scope.refuse_other()
+        with _prepared(cursor, scope, months, most) as own:
+            if files := [file for file in own if file.kind != RATED.name]:
+                with read_files(files, PATIENCE if most else LONGEST) as reader:
+                    reader.read(cursor, at_once=most is not None)
+                    _insert(cursor, scope, [])
+                    values = {"since": since, "until": until, "months": list(months)}
+                    with cursor.copy(sql.USAGE, values) as copy:
+                        for piece in copy:
+                            rows.write(piece)
+                transaction.set_rollback(True)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Files of the tenant's, and the program that reads them."""
+    """Files, and the program that reads them."""
 
     files: Sequence[SealedFile]
     directory: Path
     program: parquet.Program
-    names: Mapping[date, list[str]]  # of each month
 
     def of(self, kind: str) -> list[SealedFile]:
         return [file for file in self.files if file.kind == kind]
 
-    def jobs(
-        self, cursor: CursorWrapper, file: SealedFile, *, among: Sequence[int] = (), **chosen: Any
-    ) -> None:
-        """Show the jobs of a file: those `among` these records, or `chosen` as `parquet.Program.read` takes it."""
-        if among:
-            self.program.rows.write_text("".join(f"{record:d}\n" for record in among))
-            self.program.pick([self.directory / file.path], "record_id")
-        else:
-            self.program.read(self.directory / file.path, **chosen)
-        self._insert_jobs(cursor, self.names.get(file.month.month, []))
+    def names(self) -> dict[date, list[str]]:
+        """By month what numbers below zero stand for in its rows."""
+        return {
+            file.month.month: load.names_of(self.program, self.directory, [file]) for file in self.of(NAMES)
+        }
 
-    def numbered(self, cursor: CursorWrapper, files: list[SealedFile], number: str, *, most: int) -> None:
-        """Show the newest jobs of files that have that number, or are tasks or steps of it."""
-        self.program.numbered([self.directory / file.path for file in files], number, most=most)
-        self._insert_jobs(cursor, [])
+    def read(self, cursor: CursorWrapper, *, at_once: bool = True, **chosen: Any) -> None:
+        """Put jobs of all files, their runs and what was rated of them into the working table.
 
-    def _insert_jobs(self, cursor: CursorWrapper, names: list[str]) -> None:
-        load.copy_in(cursor, JOBS, self.program.rows)
-        # Those that came before and are no longer shown, since somebody loaded their month back, are here all the same.
-        insert = f"{JOBS.insert(into='shown_job', users=USERS)} ON CONFLICT DO NOTHING"
-        _at_once(cursor, sql.KEEP_OWN, insert, sql.EMPTIED, values={"names": names})
-
-    def rated(self, cursor: CursorWrapper, file: SealedFile, **chosen: Any) -> None:
-        """Show what was rated, `chosen` as `parquet.Program.read` takes it, or of the jobs that have come."""
-        if chosen:
-            self.program.read(self.directory / file.path, **chosen)
-        else:
-            self._pick(cursor, file, "record_id")
-        load.copy_in(cursor, RATED, self.program.rows)
-        _at_once(cursor, sql.KEEP_RATED, RATED.insert(into="shown_rated"), sql.EMPTIED)
-
-    def runs(self, cursor: CursorWrapper) -> None:
-        """Show the runs that the jobs are which have come."""
-        for file in self.of(RECORDS.name):
-            self._pick(cursor, file, "id")
-            load.copy_in(cursor, RECORDS, self.program.rows)
-            _at_once(cursor, sql.RUNS, sql.EMPTIED)
-
-    def _pick(self, cursor: CursorWrapper, file: SealedFile, column: str) -> None:
-        """Put the rows of a file into the file of rows that are of jobs which have come."""
-        with self.program.rows.open("wb") as rows, cursor.copy(sql.RECORDS) as copy:
-            for piece in copy:
-                rows.write(piece)
-        self.program.pick([self.directory / file.path], column)
+        `chosen` as `parquet.Program.read_jobs` takes it. `at_once` in one statement, while all rows are in `/tmp`.
+        """
+        paths = {kind: [self.directory / file.path for file in self.of(kind)] for kind in SHOWN_COLUMNS}
+        kinds = [kind for kind in SHOWN_COLUMNS if paths[kind]]
+        for some in [kinds] if at_once else [[kind] for kind in kinds]:
+            columns = {kind: SHOWN_COLUMNS[kind] for kind in some}
+            self.program.read_jobs(paths, columns, **chosen)
+            load.copy_further(cursor, self.program.rows)
 
 
 @contextmanager
@@ -221,12 +187,7 @@ def read_files(files: Sequence[SealedFile], patience: int) -> Iterator[Reader]:
             parquet.program(Path(scratch)) as program,
         ):
             refuse_damaged(files)
-            names = {
-                file.month.month: load.names_of(program, directory, [file])
-                for file in files
-                if file.kind == NAMES
-            }
-            yield Reader(files, directory, program, names)
+            yield Reader(files, directory, program)
     except (OSError, parquet.ParquetError) as error:
         months = ", ".join(sorted({f"{file.month}" for file in files}))
         raise SealError("unwritable", month=months, reason=str(error)) from error
@@ -260,26 +221,53 @@ def refuse_damaged(files: Collection[SealedFile]) -> None:
 
 
 @contextmanager
-def _prepared(cursor: CursorWrapper) -> Iterator[None]:
-    """With the tables to show rows in; all or nothing of what is shown in the block stays."""
-    scope = _Scope.of(cursor)
-    scope.refuse_other()
+def _prepared(
+    cursor: CursorWrapper, scope: _Scope, months: Collection[date], most: int | None
+) -> Iterator[list[SealedFile]]:
+    """The tenant's files of months, with the tables to show their rows in; all or nothing of what is shown in the block
+    stays. There are no tables where there are no files.
+    """
+    if not months:
+        yield []
+        return
+    values = {"months": list(months)}
+    if not scope.is_writable:
+        cursor.execute(sql.FILES, values)
+        if _files(cursor, most):
+            scope.refuse_other()
+        yield []
+        return
+    tables = [SHOWN_TABLE] if scope.owner else [sql.PREPARE, SHOWN_TABLE]
+    if scope.role == MEMBER and not scope.owner:
+        tables.insert(1, sql.ELSEWHERE)
     with transaction.atomic():
-        if not scope.owner:
-            _at_once(cursor, sql.PREPARE, *([sql.ELSEWHERE] if scope.role == MEMBER else []))
-        yield
+        _at_once(cursor, *tables, sql.FILES, values=values)
+        while cursor.nextset():  # to the answer of the last
+            pass
+        files = _files(cursor, most)
+        yield files
+        if not files:
+            transaction.set_rollback(True)
+
+
+def _insert(
+    cursor: CursorWrapper, scope: _Scope, months: Sequence[date], *, with_hours: bool = False
+) -> None:
+    """Show what stands in the working table, as far as it is the tenant's: of `months` that is all they have."""
+    # Those that came before and are no longer shown, since somebody loaded their month back, are here all the same.
+    jobs = f"{JOBS.insert(into='shown_job', users=USERS, of_kind=True)} ON CONFLICT DO NOTHING"
+    rated = RATED.insert(into="shown_rated", of_kind=True)
+    hours = [sql.HOURS, sql.FILL_HOURS] if with_hours else []
+    _at_once(
+        cursor,
+        *(sql.KEEP_OWN, jobs, sql.COUNTED, sql.KEEP_RATED, rated, sql.RUNS, sql.EMPTIED, sql.DONE, *hours),
+        values={"names": [], "months": list(months), "role": scope.role},
+    )
 
 
 def _at_once(cursor: CursorWrapper, *statements: str, values: Mapping[str, Any] | None = None) -> None:
     """In one round trip: pages show rows before they ask anything."""
     cursor.execute(";".join(statements), values)
-
-
-def _part_of(cursor: CursorWrapper, record: int) -> tuple[str, str] | None:
-    """How numbers of the other parts of a shown job begin, and their name; None where it has none."""
-    cursor.execute(sql.PART_OF, {"record": record})
-    row: tuple[str, str] | None = cursor.fetchone()
-    return row
 
 
 class _Scope(NamedTuple):
@@ -296,21 +284,31 @@ class _Scope(NamedTuple):
         cursor.execute(sql.SCOPE)
         return cls(*cursor.fetchone())
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether tables may be made to show a tenant's rows in."""
+        return (
+            self.is_tenants
+            and connection.in_atomic_block
+            and not self.on_replica
+            and not self.is_read_only
+            and self.owner in {None, self.role}
+        )
+
     def refuse_other(self) -> None:
         """Raise NotShownError where no rows can be shown, and PrimaryNeededError on a replica."""
         if not self.is_tenants or not connection.in_atomic_block:
             raise NotShownError("no tenant is in scope")
         if self.on_replica:
             raise PrimaryNeededError
-        if self.is_read_only or self.owner not in {None, self.role}:
+        if not self.is_writable:
             raise NotShownError("no table may be made")
 
 
-def _shown(cursor: CursorWrapper) -> set[date]:
+def _shown(cursor: CursorWrapper, scope: _Scope) -> set[date]:
     """Months that the transaction shows of the scope. Raises NotShownError where that is no tenant's: of nobody's rows
     nothing would be found.
     """
-    scope = _Scope.of(cursor)
     if not scope.is_tenants:
         raise NotShownError("no tenant is in scope")
     if not scope.owner:
@@ -319,14 +317,14 @@ def _shown(cursor: CursorWrapper) -> set[date]:
     return {month for (month,) in cursor.fetchall()}
 
 
-def _files(cursor: CursorWrapper, months: Collection[date], most: int | None) -> list[SealedFile]:
-    """What has the tenant's rows of these months, as the database says."""
-    cursor.execute(sql.FILES, {"months": list(months)})
+def _files(cursor: CursorWrapper, most: int | None) -> list[SealedFile]:
+    """What has the tenant's rows of some months, as the database answers. Raises NotShownError for more jobs."""
     files = [
         SealedFile(
             month=SealedMonth(month=month), tenant_id=tenant, kind=kind, bytes=size, rows=rows, sha256=digest
         )
         for month, tenant, kind, size, rows, digest in cursor.fetchall()
+        if kind in SHOWN_COLUMNS
     ]
     jobs = sum(file.rows for file in files if file.kind == JOBS.name)
     if most is not None and jobs > most:

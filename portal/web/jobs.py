@@ -217,7 +217,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
     except RatedJob.DoesNotExist as missing:
         raise Http404("no such job") from missing
     rated_job, pieces = view.job, view.pieces
-    job_life = life(record)
+    job_life = life(record, with_measured=view.is_measured)
     page = {
         "stages": shown.stages(job_life) if job_life else [],
         "cuts": shown.cuts(pieces),
@@ -225,7 +225,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "strip_summary": shown.strip_summary(job_life) if job_life and job_life.stretches else "",
         "job": rated_job,
         "is_measured": view.is_measured,
-        "parts_in_files": jobs_in_files.absent_months_of_parts(view),
+        "parts_in_files": view.parts_in_files,
         "whole": _whole(request, rated_job.row),
         "facts": {
             **_facts(rated_job.row, request.zone),

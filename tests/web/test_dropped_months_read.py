@@ -122,7 +122,7 @@ def test_parts_in_other_dropped_months_are_named_as_not_counted() -> None:
     answer = door(ann, a_lab()).get(f"/jobs/{write('job', records[2])}")
     assert answer.headers["X-Months-In-Files"] == "2026-03, 2026-04"
     with tenant_scope(a_lab()):
-        absent_records.show_record(records[0])
+        absent_records.show_record(APRIL, records[0])
         assert RatedJob.objects.filter(tenant=a_lab()).count() == 4  # that of May is in its table
     longer = a_job(job_id="team/train-0", name="train", source_key="a/train-0",
                    started="2026-04-05 10:00", ended="2026-04-05 13:00")  # fmt: skip

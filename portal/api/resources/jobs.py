@@ -266,7 +266,7 @@ class OneJob(JobEndpoint):
             pieces = [piece for piece in pieces if piece.project == project.name]
         whole = job_parts.whole(self.needed_tenant(), job.row)
         response = self.one({**_values(job), "whole": whole[0] if whole else None, "pieces": pieces})
-        tell_of_files(response, jobs_in_files.absent_months_of_parts(view))
+        tell_of_files(response, view.parts_in_files)
         return response
 
 
