@@ -79,9 +79,11 @@ def keep(invoice: Invoice) -> None:
         cursor.execute(sql.KEEP, _reach(invoice, missing) | {"invoice": invoice.pk, "kept": KEPT})
 
 
-def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
-    """How many jobs stand behind each line, by its position. A query, and two more before they are kept."""
-    kept = dict(LineJobs.objects.filter(line__in=lines, tenant=invoice.tenant_id).values_list("line", "jobs"))
+def counts(invoice: Invoice, lines: Sequence[InvoiceLine], *, kept: Mapping[int, int]) -> dict[int, int]:
+    """How many jobs stand behind each line, by its position; `kept` has those that are kept, by the line's id.
+
+    Without a query, or with three before they are kept.
+    """
     counted = {line.position: kept[line.pk] for line in lines if kept.get(line.pk)}
     missing = [line for line in lines if line.pk not in kept and _has_jobs(line)]
     if missing:
