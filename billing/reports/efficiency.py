@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Sum
 
+from billing.catalog import plans
 from billing.models import PeriodJobs
 from billing.reports import efficiency_snapshots, reporting, waste
 from billing.reports.efficiency_snapshots import JOBS, PODS, TOP_JOBS, WASTE, Figures, Waiting
@@ -123,14 +124,19 @@ def _compute(
     top_jobs: int,
     kinds: Sequence[Kind],
 ) -> dict[str, Any]:
-    """What pages show, by the name of each grouping and `waste`. At most five queries in the tenant's scope."""
+    """What pages show, by the name of each grouping and `waste`. At most four queries in the tenant's scope."""
+    by_use = plans.by_use()
     sums = (
-        reporting.sums_of_tenant(tenant, since=since, until=until, bys=bys, limit=PODS, top_jobs=top_jobs)
+        reporting.sums_of_tenant(
+            tenant, since=since, until=until, bys=bys, limit=PODS, top_jobs=top_jobs, by_use=by_use
+        )
         if bys
         else {}
     )
     end = waste.end_of_use(until, moment, since)
-    rows = waste.rows_of_tenant(tenant, since=since, until=end, cheaper=cheaper, kinds=kinds, jobs=JOBS)
+    rows = waste.rows_of_tenant(
+        tenant, since=since, until=end, cheaper=cheaper, kinds=kinds, jobs=JOBS, by_use=by_use
+    )
     return {by.value: asdict(found) for by, found in sums.items()} | {WASTE: rows}
 
 

@@ -72,6 +72,7 @@ class _SumsQuery:
     tenant: int | None
     limit: int
     top_jobs: int
+    by_use: bool
 
     @property
     def own(self) -> bool:
@@ -88,7 +89,7 @@ class _SumsQuery:
             "tenant": self.tenant,
             "limit": self.limit,
             "top_jobs": self.top_jobs,
-            "by_use": plans.by_use(),
+            "by_use": self.by_use,
         }
 
 
@@ -110,7 +111,9 @@ def of_cluster(
     most expensive are rows, the others one more. Raises ReportError for a period that is none, and RowsInFilesError
     where files cannot be read, or have more records of the cluster and these days than `most_in_files`.
     """
-    query = _SumsQuery([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
+    query = _SumsQuery(
+        [by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs, plans.by_use()
+    )
     with (
         one_sight(),  # or an import beside it would look like a difference
         all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until, most=most_in_files),
@@ -127,7 +130,7 @@ def sums_of_cluster(
 
     The caller has read dropped months: see `all_tenants_rows`.
     """
-    return _load_sums(_SumsQuery(bys, since, until, cluster.pk, None, limit, top_jobs))
+    return _load_sums(_SumsQuery(bys, since, until, cluster.pk, None, limit, top_jobs, plans.by_use()))
 
 
 def whole_of(cluster: Cluster, *, since: int, until: int) -> Whole:
@@ -158,18 +161,21 @@ def of_tenant(
 ) -> Report:
     """What the tenant held of all clusters in [since, until). Runs inside its scope, which shows nothing of others."""
     absent_records.show(absent_records.list_between(since, until), with_hours=True)
-    sums = sums_of_tenant(tenant, since=since, until=until, bys=[by], limit=limit, top_jobs=top_jobs)
+    by_use = plans.by_use()
+    sums = sums_of_tenant(
+        tenant, since=since, until=until, bys=[by], limit=limit, top_jobs=top_jobs, by_use=by_use
+    )
     return report_of_sums(sums[by], by=by, since=since, until=until)
 
 
 def sums_of_tenant(
-    tenant: Tenant, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int
+    tenant: Tenant, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int, by_use: bool
 ) -> dict[By, Sums]:
-    """What the tenant's reports by each of `bys` are made of. Runs inside its scope. Two or three queries.
+    """What the tenant's reports by each of `bys` are made of. Runs inside its scope. One or two queries.
 
-    The caller has months shown whose rows are in files.
+    The caller has months shown whose rows are in files; `by_use` is what `plans.by_use` says.
     """
-    return _load_sums(_SumsQuery(bys, since, until, None, tenant.pk, limit, top_jobs))
+    return _load_sums(_SumsQuery(bys, since, until, None, tenant.pk, limit, top_jobs, by_use))
 
 
 def report_of_sums(sums: Sums, *, by: By, since: int, until: int) -> Report:

@@ -146,7 +146,7 @@ def rows_of_cluster(
     cluster: Cluster, *, since: int, until: int, cheaper: Cheaper, kinds: Sequence[Kind], jobs: int
 ) -> Rows:
     """As `rows_of_tenant`, of everybody's use of a cluster."""
-    return _load(sql.WASTE, cluster.pk, None, since, until, cheaper, kinds, jobs)
+    return _load(sql.WASTE, cluster.pk, None, since, until, cheaper, kinds, jobs, plans.by_use())
 
 
 def of_tenant(
@@ -155,18 +155,33 @@ def of_tenant(
     """What a tenant held of all clusters. Runs inside its scope; `cheaper` is read outside of it. Three queries."""
     absent_records.show(absent_records.list_between(since, until), with_hours=True)
     kinds = [kind] if kind else []
-    rows = rows_of_tenant(tenant, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
+    rows = rows_of_tenant(
+        tenant,
+        since=since,
+        until=until,
+        cheaper=cheaper,
+        kinds=kinds,
+        jobs=jobs,
+        by_use=plans.by_use(),
+    )
     return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
 
 
 def rows_of_tenant(
-    tenant: Tenant, *, since: int, until: int, cheaper: Cheaper, kinds: Sequence[Kind], jobs: int
+    tenant: Tenant,
+    *,
+    since: int,
+    until: int,
+    cheaper: Cheaper,
+    kinds: Sequence[Kind],
+    jobs: int,
+    by_use: bool,
 ) -> Rows:
-    """What the statement answers: GPU-seconds by price, and so many jobs of each kind. Two queries.
+    """What the statement answers: GPU-seconds by price, and so many jobs of each kind. One query.
 
-    The caller has months shown whose rows are in files.
+    The caller has months shown whose rows are in files; `by_use` is what `plans.by_use` says.
     """
-    return _load(_OWN, None, tenant.pk, since, until, cheaper, kinds, jobs)
+    return _load(_OWN, None, tenant.pk, since, until, cheaper, kinds, jobs, by_use)
 
 
 def waste_of_rows(rows: Rows, *, since: int, until: int, cheaper: Cheaper, kind: Kind | None = None) -> Waste:
@@ -229,13 +244,14 @@ def _load(
     cheaper: Cheaper,
     kinds: Sequence[Kind],
     jobs: int,
+    by_use: bool,
 ) -> Rows:
     values = {
         "cluster": cluster,
         "tenant": tenant,
         "since": since,
         "until": until,
-        "by_use": plans.by_use(),
+        "by_use": by_use,
         "dear": list(cheaper),
         "less": [unit_price for unit_price, _ in cheaper.values()],
         "small": SMALL,
