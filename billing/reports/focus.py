@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,7 +21,7 @@ from typing import Any
 
 from django.db import transaction
 
-from billing.models import DocumentKind, InvoiceLine, LineKind
+from billing.models import BillingPeriod, DocumentKind, InvoiceLine, LineKind
 from billing.reports import focus_documents, focus_use
 from billing.reports.focus_columns import COLUMNS, PLACE, Status
 from billing.reports.focus_documents import Document, Month
@@ -35,6 +35,8 @@ from portal.core.one_sight import one_sight
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
 
+Openings = Mapping[int, Sequence[BillingPeriod]]
+"""By tenant the periods of a month that are not closed."""
 Charge = list[str]
 """The texts of a row in the order of COLUMNS; "" is null."""
 TENANTS = 100  # whose usage is read at once, of all tenants
@@ -50,6 +52,7 @@ class Dataset:
 
     month: Month
     status: Status
+    openings: Openings
     charges: Iterator[Charge]
 
 
@@ -71,17 +74,17 @@ def make_dataset(
     is_open = focus_documents.preliminary(openings, month=month, moment=moment)
 
     def charges() -> Iterator[Charge]:
-        for done, documents in _batches(tenants, month, own=own):
+        for done, documents in _batches(tenants, month, openings, own=own):
             with transaction.atomic():
                 for document, parts in focus_use.read(documents, own=own):
                     yield from _charges(document, parts)
             progress(done)
 
-    return Dataset(month, Status.PRELIMINARY if is_open else Status.FINAL, charges())
+    return Dataset(month, Status.PRELIMINARY if is_open else Status.FINAL, openings, charges())
 
 
 def _batches(
-    tenants: Sequence[Tenant], month: Month, *, own: bool
+    tenants: Sequence[Tenant], month: Month, openings: Openings, *, own: bool
 ) -> Iterator[tuple[int, Sequence[Document]]]:
     """The documents of the month in their order, as many at once as are read together, and the tenants up to there.
 
@@ -90,7 +93,7 @@ def _batches(
     for first in range(0, len(tenants), TENANTS):
         some = tenants[first : first + TENANTS]
         with one_sight():
-            documents = _documents(some, month, own=own)
+            documents = _documents(some, month, openings, own=own)
         done = first + len(some)
         if len(tenants) == 1:
             yield from ((done, [document]) for document in documents)
@@ -98,12 +101,12 @@ def _batches(
             yield done, documents
 
 
-def _documents(tenants: Sequence[Tenant], month: Month, *, own: bool) -> list[Document]:
+def _documents(tenants: Sequence[Tenant], month: Month, before: Openings, *, own: bool) -> list[Document]:
     """Issued documents and drafts of the same moment: a close between two statements would leave both of a period, or
-    neither. Where a transaction has no one sight of the database, as in a tenant's scope, they are read once more then.
+    neither. They are read once more where periods were open `before` that are not when they have been read.
     """
-    openings = None
-    while openings != (openings := focus_documents.open_periods(tenants, month)):
+    openings: Openings = {tenant.pk: before[tenant.pk] for tenant in tenants if tenant.pk in before}
+    while True:
         documents = [
             document
             for tenant in tenants
@@ -112,17 +115,19 @@ def _documents(tenants: Sequence[Tenant], month: Month, *, own: bool) -> list[Do
                 focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own),
             )
         ]
-    return documents
+        if openings == (openings := focus_documents.open_periods(tenants, month)):
+            return documents
 
 
-def refuse_unreadable(tenant: Tenant, month: Month) -> None:
+def refuse_unreadable(tenant: Tenant, month: Month, openings: Openings) -> None:
     """Raise RowsInFilesError where a document has usage whose rows cannot be read: for who streams the charges, before
     anything is sent. In the tenant's scope. One query where no month is dropped.
     """
     if absent_records.list_all():
         periods = focus_documents.list_service_periods(tenant, month)
-        openings = focus_documents.open_periods([tenant], month).get(tenant.pk, [])
-        for draft in focus_documents.drafted(tenant, openings, own=True):  # which may correct a dropped month
+        for draft in focus_documents.drafted(
+            tenant, openings.get(tenant.pk, []), own=True
+        ):  # which may correct a dropped month
             periods |= {line.service_period_id for line in draft.lines}
         absent_records.refuse_unreadable(absent_records.list_of_periods(periods))
 
@@ -139,7 +144,7 @@ def fetch_files(tenants: Sequence[Tenant], month: Month) -> None:
 @files_fetched_first
 def _fetch_files_of(tenant: Tenant, month: Month) -> None:
     with tenant_scope(tenant):
-        refuse_unreadable(tenant, month)
+        refuse_unreadable(tenant, month, focus_documents.open_periods([tenant], month))
 
 
 def _charges(document: Document, parts: Iterable[Part]) -> Iterator[Charge]:

@@ -24,8 +24,8 @@ IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def focus_export(request: TenantRequest) -> HttpResponseBase:
     month = _month(request)
-    focus.refuse_unreadable(request.tenant, month)
     dataset = focus.make_dataset(tenants=[request.tenant], month=month, moment=request.moment, own=True)
+    focus.refuse_unreadable(request.tenant, month, dataset.openings)
     kind = _kind(request)
     name = focus_files.file_name(dataset, of=request.tenant.slug, extension=kind)
     return ScopedStream(
