@@ -52,23 +52,28 @@ class Totals:
     gpu_seconds: Fraction
     cost: list[Money]
     unpriced: int
+    jobs_read: Sequence[Job]
+    """All of them, of which `listed` need not read what they cost."""
 
 
-def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "") -> tuple[list[Job], str]:
+def listed(
+    tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "", read: Sequence[Job] = ()
+) -> tuple[list[Job], str]:
     """A page of jobs and the cursor of the next one. At most seven queries, by cost four more.
 
     By cost and GPU-hours only of a period or a range of days: the others have no bound, and are the newest first.
+    `read`: all jobs that match, where the request has read them; that saves one query, and one of a range of days.
     """
     if order.needs_range and filters.period is None and filters.ran is None:
         order = Order.NEWEST
     if order is Order.NEWEST:
-        return newest(tenant, filters, after=after)
+        return newest(tenant, filters, after=after, read=read)
     every, several = all_matching(tenant, filters), folds(tenant, filters)
-    rows = _in_range(tenant, filters).select_related("project")
+    rows = _in_range(tenant, filters, read).select_related("project")
     rows = heads(rows, every) if several else rows
     if order is Order.OLDEST:
         page = pagination.page(rows, "shown_at", "record_id", after=after, size=PAGE)
-        return folded(tenant, page.rows, every, filters), page.next
+        return folded(tenant, page.rows, every, filters, read=read), page.next
     rank: Any = COST_RANK if order is Order.COST else F("gpu_units") * F("share_num") / F("share_den")
     ranks = rows.annotate(rank=summed_over_parts(rank, every) if several else rank)
     place = _PLACE.fullmatch(after)
@@ -76,23 +81,28 @@ def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "")
     if order is Order.COST and filters.period is not None and not several:
         limits = bounds(tenant, filters.period, behind=Decimal(place[1]) if place else None)
     ranked, more = _ranked(ranks, place, limits)
-    return folded(tenant, ranked, every, filters), more
+    return folded(tenant, ranked, every, filters, read=read), more
 
 
-def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
+def newest(
+    tenant: Tenant, filters: JobFilter, *, after: str = "", read: Sequence[Job] = ()
+) -> tuple[list[Job], str]:
     """A page of jobs, the newest first, and the cursor of the next one. Three queries, five with jobs of several parts;
-    of those that ran in a range two more."""
+    of those that ran in a range two more. `read` as of `listed`.
+    """
     every = all_matching(tenant, filters)
     chosen = matching(tenant, filters).select_related("project")
     chosen = heads(chosen, every) if folds(tenant, filters) else chosen
     if filters.ran is not None:
-        rows, more = _ran(chosen, *filters.ran, after=after)
-        return folded(tenant, rows, every, filters), more
+        rows, more = _ran(chosen, *filters.ran, after=after, read=read)
+        return folded(tenant, rows, every, filters, read=read), more
     page = pagination.page(chosen, *NEWEST_FIRST, after=after, size=PAGE)
-    return folded(tenant, page.rows, every, filters), page.next
+    return folded(tenant, page.rows, every, filters, read=read), page.next
 
 
-def _ran(chosen: QuerySet[RatedJob], since: int, until: int, *, after: str) -> tuple[list[RatedJob], str]:
+def _ran(
+    chosen: QuerySet[RatedJob], since: int, until: int, *, after: str, read: Sequence[Job]
+) -> tuple[list[RatedJob], str]:
     """Those that began in the range, then those that were running when it began.
 
     Apart, as the index of lists finds the first at once, and the others are few: looked up by their ends.
@@ -102,9 +112,12 @@ def _ran(chosen: QuerySet[RatedJob], since: int, until: int, *, after: str) -> t
     page = pagination.page(began, *NEWEST_FIRST, after=after, size=PAGE)
     if page.next:
         return page.rows, page.next
-    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
-    ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
     rest = PAGE - len(page.rows)
+    if read and rest:  # also parts that are not listed themselves, which are left out below
+        ids = [job.row.record_id for job in read if job.row.shown_at < since]
+    else:
+        going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
+        ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
     if not ids or not rest:
         more = page.rows[-1] if ids else None
         return page.rows, f"{more.shown_at}{pagination.BETWEEN}{more.record_id}" if more else ""
@@ -124,6 +137,7 @@ def totals(tenant: Tenant, filters: JobFilter) -> Totals | None:
         sum((job.gpu_seconds for job in jobs), Fraction(0)),
         per_currency(job.cost for job in jobs if job.cost is not None),
         _count([job.row for job in jobs if job.verdict is Verdict.UNPRICED], filters),
+        jobs,
     )
 
 
@@ -180,13 +194,15 @@ def waited(job: Job) -> int | None:
     return max(job.started - job.submitted, 0)
 
 
-def _in_range(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
+def _in_range(tenant: Tenant, filters: JobFilter, read: Sequence[Job] = ()) -> QuerySet[RatedJob]:
     """As `newest` lists them, in one query set: those that began before a range are looked up by their ends first."""
     rows = matching(tenant, filters)
     if filters.ran is None:
         return rows
     since, until = filters.ran
     ran = rows.filter(started__isnull=False)
+    if read:
+        return ran.filter(record_id__in=[job.row.record_id for job in read])
     going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
     ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
     began = Q(shown_at__gte=since, shown_at__lt=until)

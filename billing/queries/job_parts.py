@@ -88,16 +88,27 @@ def _parts_of_outer(listed: QuerySet[RatedJob]) -> QuerySet[RatedJob]:
 
 
 def folded(
-    tenant: Tenant, rows: Sequence[RatedJob], listed: QuerySet[RatedJob], filters: JobFilter | None = None
+    tenant: Tenant,
+    rows: Sequence[RatedJob],
+    listed: QuerySet[RatedJob],
+    filters: JobFilter | None = None,
+    *,
+    read: Sequence[Job] = (),
 ) -> list[Job]:
     """Each row with what it costs; a head of several parts with what those `listed` cost together.
 
-    One query, and two more where there are such heads.
+    One query, none where all of them are among those `read`; and two more where there are such heads.
     """
-    jobs = costed(tenant, rows)
-    if filters and filters.part_of:
-        return jobs
-    keys = {JobKey.of(row): row.record_id for row in rows if row.part_of}
+    by_record = {job.row.record_id: job for job in read}
+    if by_record.keys() >= {row.record_id for row in rows}:
+        jobs = [by_record[row.record_id] for row in rows]
+    else:
+        jobs = costed(tenant, rows)
+    return jobs if filters and filters.part_of else _fold(tenant, jobs, listed)
+
+
+def _fold(tenant: Tenant, jobs: list[Job], listed: QuerySet[RatedJob]) -> list[Job]:
+    keys = {JobKey.of(job.row): job.row.record_id for job in jobs if job.row.part_of}
     sums = _sums(listed, keys)
     several = {key: sums[key] for key in keys if key in sums and len(sums[key].records) > 1}
     if not several:
@@ -109,15 +120,15 @@ def folded(
     ]
 
 
-def whole(tenant: Tenant, row: RatedJob) -> tuple[Job, list[Job]] | None:
-    """The job that a row is a part of, and its newest parts; None where it has no other parts.
+def whole(tenant: Tenant, part: Job) -> tuple[Job, list[Job]] | None:
+    """The job of which this is a part, and its newest parts; None where it has no other parts.
 
-    Five queries.
+    Four queries.
     """
-    if not row.part_of:
+    if not part.row.part_of:
         return None
-    parts = parts_of(tenant, JobKey.of(row))
-    [job] = folded(tenant, [row], parts)
+    parts = parts_of(tenant, JobKey.of(part.row))
+    [job] = _fold(tenant, [part], parts)
     if job.parts is None:
         return None
     newest = parts.select_related("project").order_by(*NEWEST_FIRST)[:SHOWN]

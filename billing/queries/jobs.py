@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,9 +16,9 @@ from django.db import connection
 from django.db.models import ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from billing.models import BillingPeriod, PeriodTotal, RatedJob, Resource, Verdict
+from billing.models import BillingPeriod, RatedJob, Resource, Verdict
 from billing.models.rated import AMOUNT
-from billing.queries.costs import Tag, Tags, cost, per_currency, tag, tags
+from billing.queries.costs import Tag, Tags, cost, per_currency, tag
 from billing.queries.visible_projects import list_projects
 from billing.rules.meters import Meter
 from billing.rules.money import Money
@@ -191,21 +191,17 @@ class Choices:
 
 
 def choices(tenant: Tenant) -> Choices:
-    """Four queries over bounded totals."""
-    models = PeriodTotal.objects.filter(tenant=tenant, resource__in=Resource.values).exclude(gpu_model="")
+    """Three queries over bounded totals."""
+    values: dict[str, Any] = {"tenant": tenant.pk, "most": MOST_USERS, "resources": Resource.values}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.CHOICES, values)
+        models, users = cursor.fetchone()
     return Choices(
         list(BillingPeriod.objects.filter(tenant=tenant).order_by("-start")),
         list(list_projects(tenant).values_list("pk", "name")),
-        list(models.order_by("gpu_model").values_list("gpu_model", flat=True).distinct()),
-        _users(tenant),
+        models,
+        users,
     )
-
-
-def _users(tenant: Tenant) -> list[str]:
-    """The first by name, each found by a look into the index: a large tenant has many series of each."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql.USERS, {"tenant": tenant.pk, "most": MOST_USERS})
-        return [user for (user,) in cursor.fetchall()]
 
 
 def seconds_of(period: BillingPeriod) -> tuple[int, int]:
@@ -213,7 +209,7 @@ def seconds_of(period: BillingPeriod) -> tuple[int, int]:
 
 
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
-    """Raises RatedJob.DoesNotExist. Five queries, and one more where a price of it was corrected."""
+    """Raises RatedJob.DoesNotExist. Four queries."""
     row = RatedJob.objects.runs().select_related("project").get(tenant=tenant, record_id=record_id)
     return costed(tenant, [row])[0], _pieces(tenant, row)
 
@@ -324,8 +320,7 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
     with connection.cursor() as cursor:
         cursor.execute(sql.PIECES, {"tenant": tenant.pk, "record": row.record_id})
         rows = cursor.fetchall()
-    prices = tags(price for *_, price, _, _, _, _, _ in rows)
-    corrected = _corrections(tenant, prices)
+    prices, corrected = _prices(tenant, {price for *_, price, _, _, _, _, _ in rows if price is not None})
     pieces: list[Piece] = []
     for project, resource, verdict, since, until, units, share_num, share_den, price, *billed in rows:
         number, line, payer, through, period_end = billed
@@ -371,16 +366,20 @@ class _Corrections:
         return next(reaching, "")
 
 
-def _corrections(tenant: Tenant, prices: Tags) -> _Corrections:
-    """One query; one more where any of the prices was corrected."""
-    amounts: dict[int, list[tuple[int, Decimal]]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(sql.CORRECTIONS, {"prices": list(prices)})
-        for price, number, unit_price in cursor.fetchall():
-            amounts[price].append((number, unit_price))
-        if amounts:
-            cursor.execute(sql.INVOICES, {"tenant": tenant.pk})
-        return _Corrections(amounts, cursor.fetchall() if amounts else [])
+def _prices(tenant: Tenant, prices: Collection[int]) -> tuple[Tags, _Corrections]:
+    """As `tags` has them, and their corrections. One query, or none."""
+    tags: dict[int, Tag] = {}
+    amounts: dict[int, list[tuple[int, Decimal]]] = {}
+    invoices: list[tuple[int, datetime, str]] = []
+    if prices:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.PRICES, {"tenant": tenant.pk, "prices": list(prices)})
+            for price, *columns, numbers, former, reach, ends, names in cursor.fetchall():
+                tags[price] = tag(*columns)
+                if numbers:
+                    amounts[price] = list(zip(numbers, former, strict=True))
+                    invoices = list(zip(reach or (), ends or (), names or (), strict=True))
+    return tags, _Corrections(amounts, invoices)
 
 
 def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:

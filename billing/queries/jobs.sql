@@ -61,22 +61,35 @@ SELECT * FROM (
 ORDER BY service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], resource), number NULLS LAST,
          units > 0, service_to;
 
--- name: CORRECTIONS
--- What prices came to, each until its number.
-SELECT price_id, number, unit_price FROM billing_pricecorrection WHERE price_id = ANY (%(prices)s) ORDER BY number;
+-- name: PRICES
+-- Prices as their tenant may see them; what each came to until a number, where it was corrected; and then how far documents
+-- reach, the earliest first.
+SELECT t.*, c.numbers, c.amounts, i.reach, i.ends, i.names
+FROM billing_pricetag t
+LEFT JOIN LATERAL (
+    SELECT array_agg(number ORDER BY number) AS numbers, array_agg(unit_price ORDER BY number) AS amounts
+    FROM billing_pricecorrection WHERE price_id = t.price_id
+) c ON true
+LEFT JOIN LATERAL (
+    SELECT array_agg(rated_through ORDER BY rated_through, id) AS reach,
+           array_agg(period_end ORDER BY rated_through, id) AS ends, array_agg(number ORDER BY rated_through, id) AS names
+    FROM billing_invoice WHERE tenant_id = %(tenant)s AND state = 'issued' AND c.numbers IS NOT NULL
+) i ON true
+WHERE t.price_id = ANY (%(prices)s);
 
--- name: INVOICES
--- How far documents reach, the earliest first.
-SELECT rated_through, period_end, number FROM billing_invoice
-WHERE tenant_id = %(tenant)s AND state = 'issued' ORDER BY rated_through, id;
-
--- name: USERS
--- The first users of a tenant by name, each found by a look into the index.
-WITH RECURSIVE named AS (
-    (SELECT "user" FROM billing_usageseries WHERE tenant_id = %(tenant)s AND "user" > '' ORDER BY "user" LIMIT 1)
-    UNION ALL
-    SELECT (SELECT s."user" FROM billing_usageseries s WHERE s.tenant_id = %(tenant)s AND s."user" > n."user"
-            ORDER BY s."user" LIMIT 1)
-    FROM named n WHERE n."user" IS NOT NULL
-)
-SELECT "user" FROM named WHERE "user" IS NOT NULL LIMIT %(most)s;
+-- name: CHOICES
+-- GPU models that a tenant used, and its first users by name, each found by a look into the index: a large tenant has many
+-- series of each.
+SELECT ARRAY(
+    SELECT DISTINCT gpu_model FROM billing_periodtotal
+    WHERE tenant_id = %(tenant)s AND gpu_model <> '' AND resource = ANY (%(resources)s) ORDER BY gpu_model
+), ARRAY(
+    WITH RECURSIVE named AS (
+        (SELECT "user" FROM billing_usageseries WHERE tenant_id = %(tenant)s AND "user" > '' ORDER BY "user" LIMIT 1)
+        UNION ALL
+        SELECT (SELECT s."user" FROM billing_usageseries s WHERE s.tenant_id = %(tenant)s AND s."user" > n."user"
+                ORDER BY s."user" LIMIT 1)
+        FROM named n WHERE n."user" IS NOT NULL
+    )
+    SELECT "user" FROM named WHERE "user" IS NOT NULL LIMIT %(most)s
+);

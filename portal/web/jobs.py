@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -25,8 +24,6 @@ from billing.rules.period import midnight
 from billing.service_credits import listing
 from clusters.absent_records import RowsInFilesError
 from portal.core.tenants.access import Action, Right
-from portal.core.tenants.models import Membership, User
-from portal.core.tenants.scope import acting_scope
 from portal.ops.service_credits import amount_of
 from portal.web import format as say
 from portal.web import job_acts
@@ -77,9 +74,11 @@ def jobs(request: TenantRequest) -> HttpResponse:
     columns = headings(names)
     jobs_in_files.show(filters)
     bounded = filters.period is not None or filters.ran is not None
-    rows, more = job_lists.listed(request.tenant, filters, order, after=query.get("before", ""))
     is_first = not query.get("before")
     totals = job_lists.totals(request.tenant, filters) if query.get("totals") and is_first else None
+    rows, more = job_lists.listed(
+        request.tenant, filters, order, after=query.get("before", ""), read=totals.jobs_read if totals else ()
+    )
     page = {
         "jobs": [JobRow(job=job, cells=cells(job, columns, request.zone)) for job in rows],
         "older": _address(query, before=more) if more else "",
@@ -121,7 +120,8 @@ def jobs_csv(request: TenantRequest) -> HttpResponseBase:
     selection = _selection(request)
     if selection.error:
         raise Http404(selection.error)
-    _refuse_absent(selection)
+    jobs_in_files.refuse_unreadable(selection.filters)
+    _refuse_unbounded(selection.filters)
     return ScopedStream(
         request.tenant,
         _shown(selection, job_lists.as_csv(request.tenant, selection.filters)),
@@ -132,15 +132,13 @@ def jobs_csv(request: TenantRequest) -> HttpResponseBase:
 
 def _shown(selection: Selection, pieces: Iterable[bytes]) -> Iterator[bytes]:
     """In the transaction of the stream: to its end a month that is not dropped now stays so."""
-    _refuse_absent(selection)
+    _refuse_unbounded(selection.filters)
     jobs_in_files.show(selection.filters, most=None)
     yield from pieces
 
 
-def _refuse_absent(selection: Selection) -> None:
+def _refuse_unbounded(filters: JobFilter) -> None:
     """A file has no room for a sentence: of all jobs none is made without some of them."""
-    filters = selection.filters
-    jobs_in_files.refuse_unreadable(filters)
     bounded = filters.period is not None or filters.ran is not None
     if not bounded and (months := jobs_in_files.absent_months()):
         raise RowsInFilesError("rows-in-files", months=months)
@@ -162,7 +160,7 @@ class Selection:
 def _selection(request: TenantRequest) -> Selection:
     """What is no choice is not found."""
     query = request.GET
-    choices, own = reading.choices(request.tenant), _own_users(request)
+    choices, own = reading.choices(request.tenant), request.tenant.scheduler_users
     error, days = "", None
     try:
         days = read_days(query)
@@ -226,7 +224,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "job": rated_job,
         "is_measured": view.is_measured,
         "parts_in_files": view.parts_in_files,
-        "whole": _whole(request, rated_job.row),
+        "whole": _whole(request, rated_job),
         "facts": {
             **_facts(rated_job.row, request.zone),
             **(_measured(job_life) if view.is_measured else {}),
@@ -250,21 +248,13 @@ class WholeJob:
     address: str  # of the list of all of them
 
 
-def _whole(request: TenantRequest, row: RatedJob) -> WholeJob | None:
-    whole = job_parts.whole(request.tenant, row)
+def _whole(request: TenantRequest, part: Job) -> WholeJob | None:
+    whole = job_parts.whole(request.tenant, part)
     if whole is None:
         return None
-    job, parts = whole
+    (job, parts), row = whole, part.row
     query = {"part_of": row.part_of, "cluster": row.cluster, "project": str(row.project_id)}
     return WholeJob(job=job, parts=parts, address=urlencode(query))
-
-
-def _own_users(request: TenantRequest) -> tuple[str, ...]:
-    """What the person is called on the clusters, as the team page has it. One query."""
-    with acting_scope(request.tenant):  # the pages of a tenant may not read its members
-        rows = Membership.objects.filter(tenant=request.tenant, user=cast("User", request.user))
-        names = rows.values_list("scheduler_users", flat=True).first()
-    return tuple(names or ())
 
 
 def _filters(

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from billing.models import BillingPeriod, RatedJob
-from billing.queries import job_lists, job_parts
+from billing.queries import job_lists, job_parts, jobs
 from billing.queries.job_lists import Order
 from billing.queries.jobs import NEWEST_FIRST, Job, JobFilter, matching
 from clusters.connectors.base import UsageFact
@@ -101,9 +101,9 @@ def test_a_filter_and_a_range_look_at_parts_and_the_parts_of_one_job_are_a_list_
         began_early, _ = job_lists.listed(tenant, early, Order.NEWEST)
         later, _ = job_lists.listed(tenant, JobFilter(ran=(second("10:30"), second("11:15"))), Order.NEWEST)
         parts, _ = job_lists.listed(tenant, JobFilter(part_of="team/train"), Order.NEWEST)
-        pod = RatedJob.objects.get(job_id="team/train-0", tenant=tenant)
-        whole = job_parts.whole(tenant, pod)
-        alone = job_parts.whole(tenant, RatedJob.objects.get(job_id="team/alone"))
+        rows = RatedJob.objects.filter(job_id__in=("team/train-0", "team/alone"), tenant=tenant)
+        pods = jobs.costed(tenant, list(rows.order_by("-job_id")))
+        whole, alone = (job_parts.whole(tenant, pod) for pod in pods)
     assert shown(ended_well) == [("team/train", 2, "20")]
     assert shown(began_early) == [("team/train", 2, "20"), ALONE]
     assert shown(later) == [("team/train", 2, "14"), SLURM, SERVE]

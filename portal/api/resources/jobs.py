@@ -264,7 +264,7 @@ class OneJob(JobEndpoint):
         project = self.client.key.project
         if project is not None:  # a job that changed its project has pieces of the other one, too
             pieces = [piece for piece in pieces if piece.project == project.name]
-        whole = job_parts.whole(self.needed_tenant(), job.row)
+        whole = job_parts.whole(self.needed_tenant(), job)
         response = self.one({**_values(job), "whole": whole[0] if whole else None, "pieces": pieces})
         tell_of_files(response, view.parts_in_files)
         return response

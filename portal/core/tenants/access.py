@@ -142,7 +142,8 @@ def narrow(tenant: Tenant, user: User, *, role: str | None, names: Sequence[str]
     The tenant's scope shows what they may see then. No query.
     """
     allowed = _allowed(user, tenant, role)
-    tenant.only_users = None if Action.READ_ALL in allowed else tuple(names)
+    tenant.scheduler_users = tuple(names)
+    tenant.only_users = None if Action.READ_ALL in allowed else tenant.scheduler_users
     return allowed
 
 

@@ -222,6 +222,8 @@ class Tenant(models.Model):
 
     only_users: tuple[str, ...] | None = None
     """Whose usage can be read in the tenant's scope; None: everybody's. Of the instance, not stored."""
+    scheduler_users: tuple[str, ...] = ()
+    """What the person who entered the tenant is called on the clusters. Of the instance, not stored."""
 
     class Meta:
         constraints: ClassVar = [
