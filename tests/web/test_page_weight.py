@@ -109,7 +109,8 @@ def waited_for(html: str) -> set[str]:
 def is_question(sql: str | None) -> bool:
     """Whether data is asked for: marks of a transaction, of which a test has more, and the role set for it ask none."""
     scope = r"(?:SELECT set_config\([^;]*;)?"  # which goes before each statement of who acts for a tenant
-    return not re.match(scope + r"(?:SAVEPOINT|RELEASE|ROLLBACK TO)|SELECT set_config\((?!.*;)", sql or "")
+    marks = r"SAVEPOINT|RELEASE|ROLLBACK|BEGIN|COMMIT"
+    return not re.match(scope + rf"(?:{marks})|SELECT set_config\((?!.*;)", sql or "")
 
 
 @cache
