@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils.crypto import get_random_string
 
 from billing.models import (
     GatewayPayout,
@@ -119,6 +125,32 @@ class House:
     def record(self, job_id: str) -> int:
         return RatedJob.objects.get(job_id=job_id).record_id
 
+    @cached_property
+    def parts_of_addresses(self) -> dict[str, str]:
+        """The vision lab's own objects by the parts of routes that they stand in; all are made when first asked for."""
+        return {
+            "<slug:area>": "invoices",
+            "<int:record>": str(self.record("17")),
+            "<path:number>": self.invoice.number or "",
+            "<int:position>": "1",
+            "<int:wallet>": str(self.wallet.pk),
+            "<int:method>": str(self.card.pk),
+            "<uuid:attempt>": "5f0e3c1a-7d2b-4c8e-9a61-0b2d4f6a8c10",
+            "<path:name>": self.cluster.name,
+            "<slug:name>": "vision-deal",
+            "<slug:hook>": self.webhook.name,
+            "<slug:budget>": self.budget.name,
+            "<str:payout>": self.payout.pk,
+            "<int:transfer>": str(self.transfer.pk),
+            "<str:month>": "2026-03",
+            "<int:place>": "1",
+            "<int:row>": str(self.row.pk),
+            "<int:export>": "1",
+            "<slug:kind>": "hold",
+            "<slug:finding>": "idle-tail",
+            "<path:page>": "explanation/efficiency",
+        }
+
 
 def a_house(*, close: bool = True) -> House:
     """March: Ben's 17 held 2 GPUs for 3 hours and 18 one for half an hour, at 2.00; Eve's 19 at 1.25."""
@@ -159,8 +191,20 @@ def plan(name: str, price: str) -> Plan:
 
 
 def signed_in(person: User) -> Client:
+    """With a session of its own, written in one statement instead of the 16 of `force_login`."""
+    values = {
+        SESSION_KEY: str(person.pk),
+        BACKEND_SESSION_KEY: settings.AUTHENTICATION_BACKENDS[0],
+        HASH_SESSION_KEY: person.get_session_auth_hash(),
+    }
+    session = Session(
+        session_key=get_random_string(32),
+        session_data=SessionStore().encode(values),
+        expire_date=datetime.now(UTC) + timedelta(days=1),
+    )
+    session.save(force_insert=True)
     client = Client()
-    client.force_login(person)
+    client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
     return client
 
 
