@@ -21,6 +21,7 @@ from billing.rules.wallet import Piece
 from billing.wallets import booking, grants
 from billing.wallets.entries import Booking, post
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import a_plan, a_tenant, at
 from tests.owner import as_owner
 
@@ -30,8 +31,7 @@ HOURS = 400  # of bookings
 FEBRUARY = at("2026-02-01")
 
 
-@pytest.fixture
-def wallet() -> Wallet:
+def a_wallet() -> Wallet:
     """Every hour three grants pay, of every fifth one something goes back, and every third time one repays another."""
     lab = a_tenant(plan=a_plan("tokens", TOKENS, settles="wallet"))
     scheme = WalletScheme.objects.create(tenant=lab, scope="tenant", unit=TOKENS, since=FEBRUARY)
@@ -50,6 +50,9 @@ def wallet() -> Wallet:
         if hour % 3 == 0:
             post(row, Booking([Piece(a, 1), Piece(b, -1)], None, moment, memo="Within"))
     return row
+
+
+begun, wallet = sharing.fixtures(a_wallet, "wallet")
 
 
 def pages(tenant: Tenant, wallet: Wallet) -> Iterator[list[Booked]]:

@@ -21,11 +21,12 @@ from billing.rules.meters import PerUnit
 from clusters.connectors.base import UsageFact
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
+from tests import sharing
 from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
 from tests.stories import closed, invoice_of, prove
 from tests.web.house import page
 
-pytestmark = pytest.mark.usefixtures("transactional_db")  # what is committed alone can be cleaned by VACUUM
+pytestmark = pytest.mark.django_db
 
 FEW, MANY = 400, 8_000
 SHOWN = {
@@ -56,8 +57,7 @@ class Labs:
     owners: dict[int, User]
 
 
-@pytest.fixture
-def labs() -> Labs:
+def two_labs() -> Labs:
     cluster = a_cluster(complete_through="2026-04-02")
     models = [("gpu-hour", {"gpu_model": [name]}, "2.00", LONG_AGO) for name in ("a100", "h100")]
     plan = a_plan(prices=models)
@@ -77,9 +77,19 @@ def labs() -> Labs:
         closed("2026-03", lab)
     tasks.render_document(invoice_id=invoice_of(few, "2026-03").pk)
     line_usage.keep(invoice_of(many, "2026-03"))  # the same, without a PDF
-    _vacuum()
     owners = {lab.pk: a_person(f"ann@{lab.slug}.example", lab) for lab in (few, many)}
     return Labs(few, many, owners)
+
+
+begun, labs = sharing.fixtures(two_labs, "labs")
+
+
+@pytest.fixture
+def cleaned_labs(transactional_db: None) -> Labs:
+    """VACUUM cleans what is committed alone."""
+    labs = two_labs()
+    _vacuum()
+    return labs
 
 
 def _ended(dice: random.Random, number: int, account: str) -> UsageFact:
@@ -109,7 +119,8 @@ classes of cost that the page is of."""
 
 
 @pytest.mark.peers  # takes long
-def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
+def test_every_page_reads_as_much_for_many_jobs_as_for_few(cleaned_labs: Labs) -> None:
+    labs = cleaned_labs
     reads: dict[str, list[int]] = {}
     for lab in (labs.few, labs.many):
         for name, path in addresses(lab).items():
