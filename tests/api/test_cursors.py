@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
@@ -25,9 +26,10 @@ class WhileRowsComeAndGo(TestCase):
     def test_api_007_each_row_that_stays_is_read_once(
         self, names: list[str], order: tuple[str, ...], limit: int, moves: list[tuple[str, str]]
     ) -> None:
-        Tenant.objects.all().delete()
-        for number, name in enumerate(names):
-            Tenant.objects.create(slug=f"t{number}", name=name, anchor_day=1 + number % 3)
+        Tenant.objects.bulk_create(
+            Tenant(slug=f"t{number}", name=name, anchor_day=1 + number % 3)
+            for number, name in enumerate(names)
+        )
         stays = set(Tenant.objects.values_list("pk", flat=True))
         read: list[int] = []
         query: dict[str, Any] = {"limit": limit, "cursor": None}
@@ -40,14 +42,25 @@ class WhileRowsComeAndGo(TestCase):
                 number += 1
                 if kind == "add":
                     Tenant.objects.create(slug=f"t{number}", name=name)
-                elif (row := Tenant.objects.filter(name=name).first()) is not None:
-                    stays.discard(row.pk)
-                    row.delete()
+                else:
+                    stays.discard(drop_a_tenant(name))
             if page.next is None:
                 break
             query["cursor"] = page.next
         assert len(read) == len({*read})
         assert stays <= {*read}
+
+
+def drop_a_tenant(name: str) -> int | None:
+    """Without the 60 questions of Django after what else would go."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM tenants_tenant WHERE id = (SELECT min(id) FROM tenants_tenant WHERE name = %s)"
+            " RETURNING id",
+            [name],
+        )
+        row = cursor.fetchone()
+    return row[0] if row else None
 
 
 @pytest.mark.django_db
