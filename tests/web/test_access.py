@@ -10,10 +10,12 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from portal.core.tenants.access import Action, DeniedError, entered
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 # Their own gates: keys, a token of the monitoring, a signature, a link, allauth's, the admin's; public keys.
 PUBLIC = (
@@ -98,8 +100,7 @@ def test_the_walk_sees_the_pages() -> None:
     assert len(OPERATORS) >= 3
 
 
-def test_nobody_without_a_name_gets_in() -> None:
-    house = a_house()
+def test_nobody_without_a_name_gets_in(house: House) -> None:
     for route in OURS:
         response = Client().get(address(route, house))
         assert (route, response.status_code) == (route, 302)
@@ -136,9 +137,10 @@ def test_a_part_asked_for_after_the_session_ended_leads_the_whole_window_to_the_
         ("", "/"),
     ],
 )
-def test_a_form_sent_after_the_session_ended_leads_back_to_the_form(shown: str, back: str) -> None:
+def test_a_form_sent_after_the_session_ended_leads_back_to_the_form(
+    shown: str, back: str, house: House
+) -> None:
     """The address that it was sent to opens no page: whoever signed in would stand before an empty one."""
-    house = a_house()
     for path in (f"/t/vision-lab/wallets/{house.wallet.pk}/top-up/", "/operator/close/"):
         client = Client()
         response = client.post(path, {"amount": "50.00"}, headers={"Referer": shown} if shown else {})
@@ -147,8 +149,7 @@ def test_a_form_sent_after_the_session_ended_leads_back_to_the_form(shown: str, 
         assert "nothing was done: sign in, then send it again." in client.get("/accounts/login/").text
 
 
-def test_a_stranger_finds_nothing() -> None:
-    house = a_house()
+def test_a_stranger_finds_nothing(house: House) -> None:
     eve = signed_in(house.eve)
     for route in TENANTS:
         assert "<" not in address(route, house), f"say what stands in {route}"
@@ -157,8 +158,7 @@ def test_a_stranger_finds_nothing() -> None:
         assert (route, opened) == (route, (ACTS | NOT_YET).get(route, 200))
 
 
-def test_what_is_not_there_looks_like_what_is_not_yours() -> None:
-    house = a_house()
+def test_what_is_not_there_looks_like_what_is_not_yours(house: House) -> None:
     eve = signed_in(house.eve)
     nowhere, anothers = eve.get("/t/no-such-lab/"), eve.get("/t/vision-lab/")
     assert nowhere.status_code == anothers.status_code == 404
@@ -170,8 +170,7 @@ def without_token(content: bytes) -> bytes:
     return re.sub(rb'name="csrfmiddlewaretoken" value="\w+"', b"", content)
 
 
-def test_another_tenants_objects_are_not_found_in_ones_own() -> None:
-    house = a_house()
+def test_another_tenants_objects_are_not_found_in_ones_own(house: House) -> None:
     eve = signed_in(house.eve)
     for route in TENANTS:
         names_an_object = (
@@ -181,8 +180,7 @@ def test_another_tenants_objects_are_not_found_in_ones_own() -> None:
             assert (route, eve.get(address(route, house, "speech-lab")).status_code) == (route, 404)
 
 
-def test_nobody_acts_for_another_tenant_nor_with_its_objects() -> None:
-    house = a_house()
+def test_nobody_acts_for_another_tenant_nor_with_its_objects(house: House) -> None:
     for route in ACTS:
         for person, slug in ((house.eve, "vision-lab"), (house.ben, "vision-lab"), (house.op, "vision-lab")):
             if person == house.ben and route in OWN:
@@ -198,16 +196,14 @@ def test_nobody_acts_for_another_tenant_nor_with_its_objects() -> None:
     assert house.card.state == "usable"
 
 
-def test_only_operators_see_the_operators_pages() -> None:
-    house = a_house()
+def test_only_operators_see_the_operators_pages(house: House) -> None:
     for route in OPERATORS:
         assert (route, signed_in(house.ann).get(address(route, house)).status_code) == (route, 404)
         opened = signed_in(house.op).get(address(route, house)).status_code
         assert (route, opened) == (route, NOT_YET.get(route, 200))
 
 
-def test_an_operator_may_look_into_any_tenant_but_not_act_for_it() -> None:
-    house = a_house()
+def test_an_operator_may_look_into_any_tenant_but_not_act_for_it(house: House) -> None:
     assert "vision-lab" in page(house.op, "/t/vision-lab/jobs/")
     tenant, _ = entered(user=house.op, slug="vision-lab", action=Action.READ_INVOICES)
     assert tenant == house.vision
@@ -216,8 +212,7 @@ def test_an_operator_may_look_into_any_tenant_but_not_act_for_it() -> None:
             entered(user=house.op, slug="vision-lab", action=action)
 
 
-def test_each_role_may_do_what_it_is_for() -> None:
-    house = a_house()
+def test_each_role_may_do_what_it_is_for(house: House) -> None:
     may = {
         person.email.partition("@")[0]: {action.name for action in Action if allowed(person, action)}
         for person in (house.ann, house.carla, house.ben, house.eve)
@@ -238,8 +233,7 @@ def allowed(person: object, action: Action) -> bool:
     return True
 
 
-def test_ben_sees_what_he_used_but_no_invoice() -> None:
-    house = a_house()
+def test_ben_sees_what_he_used_but_no_invoice(house: House) -> None:
     number = house.invoice.number or ""
     overview = page(house.ben, "/t/vision-lab/?period=2026-03-01")
     assert "$13.00" in overview
@@ -251,8 +245,7 @@ def test_ben_sees_what_he_used_but_no_invoice() -> None:
     assert "/invoices/" not in page(house.ben, f"/t/vision-lab/jobs/{house.record('17')}/")
 
 
-def test_somebody_who_left_gets_in_no_more() -> None:
-    house = a_house()
+def test_somebody_who_left_gets_in_no_more(house: House) -> None:
     client = signed_in(house.ann)
     house.ann.memberships.all().delete()
     assert client.get("/t/vision-lab/").status_code == 404
@@ -262,15 +255,13 @@ def test_somebody_who_left_gets_in_no_more() -> None:
         entered(user=house.carla, slug="vision-lab", action=Action.READ)
 
 
-def test_pages_are_read_only_and_kept_by_no_shared_cache() -> None:
-    house = a_house()
+def test_pages_are_read_only_and_kept_by_no_shared_cache(house: House) -> None:
     for route in set(TENANTS) - set(ACTS):
         assert signed_in(house.ann).post(address(route, house)).status_code == 405
         assert "private" in signed_in(house.ann).get(address(route, house)).headers["Cache-Control"]
 
 
-def test_the_start_leads_where_one_belongs() -> None:
-    house = a_house()
+def test_the_start_leads_where_one_belongs(house: House) -> None:
     assert signed_in(house.ann).get("/").headers["Location"] == "/t/vision-lab/"
     assert signed_in(house.op).get("/").headers["Location"] == "/operator/"
     builders.a_person("ann@vision.example", house.speech)
@@ -288,8 +279,7 @@ def test_somebody_without_a_tenant_is_told_what_to_do() -> None:
     assert "dora@new.example" in page(nobody, "/tenants/")
 
 
-def test_who_is_in_several_tenants_can_switch() -> None:
-    house = a_house()
+def test_who_is_in_several_tenants_can_switch(house: House) -> None:
     assert "Switch tenant" not in page(house.ann, "/t/vision-lab/")
     builders.a_person("ann@vision.example", house.speech)
     assert 'href="/t/speech-lab/"' in page(house.ann, "/t/vision-lab/")

@@ -14,11 +14,13 @@ from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.tenants.models import Role, TaxTreatment, Tenant
 from portal.sentences import sentence
-from tests import builders, stories
+from tests import builders, sharing, stories
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 PAGE, CHANGE = "/t/vision-lab/billing/", "/t/vision-lab/billing/change/"
 DETAILS = {
@@ -33,8 +35,7 @@ DETAILS = {
 }
 
 
-def test_a_change_is_previewed_then_stands_on_the_next_invoice_and_in_the_history() -> None:
-    house = a_house()
+def test_a_change_is_previewed_then_stands_on_the_next_invoice_and_in_the_history(house: House) -> None:
     Tenant.objects.filter(pk=house.vision.pk).update(country="DE", tax_treatment=TaxTreatment.BY_COUNTRY)
     carla = signed_in(house.carla)
     shown = words(carla.post(CHANGE, {"act": "preview", **DETAILS}, follow=True).content.decode())
@@ -72,8 +73,7 @@ def test_a_change_is_previewed_then_stands_on_the_next_invoice_and_in_the_histor
     assert "Purchase order PO-4711" in words(page(house.ann, f"/t/vision-lab/invoices/{number}/"))
 
 
-def test_each_kind_of_e_mail_goes_to_its_contacts_and_the_others_where_they_went() -> None:
-    house = a_house()
+def test_each_kind_of_e_mail_goes_to_its_contacts_and_the_others_where_they_went(house: House) -> None:
     carla = signed_in(house.carla)
     carla.post(CHANGE, {"act": "contact", "email": "ap@vision.example", "invoices": "on", "receipts": "on"})
     carla.post(CHANGE, {"act": "contact", "email": "boss@vision.example", "budgets": "on"})
@@ -108,8 +108,7 @@ def test_each_kind_of_e_mail_goes_to_its_contacts_and_the_others_where_they_went
     assert "at most 20 contacts" in sentence(refusal.value)
 
 
-def test_an_invoice_that_an_address_refused_is_sent_to_a_new_contact() -> None:
-    house = a_house()
+def test_an_invoice_that_an_address_refused_is_sent_to_a_new_contact(house: House) -> None:
     moment = builders.at("2026-04-20")
     notices = Notice.objects.filter(tenant=house.vision, kind=NoticeKind.INVOICE)
     refused = {"old@vision.example": "550 gone"}
@@ -139,11 +138,6 @@ def test_a_file_sets_contacts_and_op_sees_them_on_the_same_page(house: House) ->
     assert Tenant.objects.get(slug="vision-lab").purchase_order == "PO-1"
     apply(file=parse(text.format("")))
     assert not BillingContact.objects.exists()
-
-
-@pytest.fixture
-def house() -> House:
-    return a_house()
 
 
 def test_viewers_look_members_do_not_and_strangers_find_nothing(house: House) -> None:

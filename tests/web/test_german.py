@@ -19,7 +19,7 @@ from portal.core.tenants.models import User
 from portal.dev import catalog
 from portal.web.history import HIDDEN, TENANT_TABLES
 from portal.web.templatetags.clustertab import _part
-from tests import stories
+from tests import sharing, stories
 from tests.quota_stories import a_quota, look
 from tests.waste_stories import a_rule
 from tests.web.clock import stand_at
@@ -30,6 +30,8 @@ from tests.web.test_access import ACTS, NOT_YET, TENANTS, address
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 NAMES = """
     Vision Lab Northern Compute GmbH Gate Berlin Hamburg Visa English Deutsch WALL GPU time COMPLETED
@@ -56,8 +58,7 @@ def pseudo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _part.cache_clear()
 
 
-def test_no_word_of_a_tenants_pages_is_left_untranslated(pseudo: None) -> None:
-    house = a_house()
+def test_no_word_of_a_tenants_pages_is_left_untranslated(pseudo: None, house: House) -> None:
     left = dict.fromkeys(f"{path}: {word} in {text}" for path, word, text in untranslated(house))
     assert "\n".join(left) == ""
     assert words_of("<p>Ţòƭàĺ</p><p>so far</p><p lang='en'>Operator</p>").__next__()[0] == "so"
@@ -100,8 +101,7 @@ def german(person: User) -> Client:
     return signed_in(person)
 
 
-def test_a_person_reads_in_their_language_and_an_operator_in_english() -> None:
-    house = a_house()
+def test_a_person_reads_in_their_language_and_an_operator_in_english(house: House) -> None:
     client = german(house.ann)
     page = client.get("/t/vision-lab/?period=2026-03-01").content.decode()
     assert '<html lang="de">' in page
@@ -120,8 +120,7 @@ def test_a_person_reads_in_their_language_and_an_operator_in_english() -> None:
     assert "Rechnungen" not in page
 
 
-def test_units_and_prices_are_german_wherever_ann_reads_them() -> None:
-    house = a_house()
+def test_units_and_prices_are_german_wherever_ann_reads_them(house: House) -> None:
     client, job = german(house.ann), house.record("17")
     plan, spaced = "/t/vision-lab/plan/", "\N{NO-BREAK SPACE}"
     assert f"2,00{spaced}$ je GPU-Stunde" in client.get(plan).content.decode()
@@ -137,9 +136,8 @@ def test_units_and_prices_are_german_wherever_ann_reads_them() -> None:
 
 
 def test_nouns_inside_a_sentence_keep_their_capitals_and_parts_their_comma(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, house: House
 ) -> None:
-    house = a_house()
     client, days = german(house.ann), "from=2026-03-01&through=2026-03-31"
     for path, title in (
         (f"efficiency/?{days}&by=project", "GPU-Stunden und Kosten nach Projekt"),
@@ -174,8 +172,7 @@ def test_what_is_wrong_with_a_budget_is_said_in_german() -> None:
         assert sentence in client.get(f"/t/vision-lab/budgets/?{query}&{fields}").content.decode()
 
 
-def test_the_history_has_german_for_codes_moments_and_numbers() -> None:
-    house = a_house()
+def test_the_history_has_german_for_codes_moments_and_numbers(house: House) -> None:
     form = {"name": "gpu", "amount": "1500", "measure": "money", "every": "month", "action": "notify"}
     client = german(house.ann)
     client.post("/t/vision-lab/budgets/change/", form | {"act": "save", "thresholds": "50%"})
@@ -220,8 +217,7 @@ def test_each_column_and_choice_of_a_tenants_history_has_german() -> None:
                 assert translations[text].string, (tracked.table, field.column, text)
 
 
-def test_fifteen_thousand_as_germans_write_it_is_never_taken_for_fifteen() -> None:
-    house = a_house()
+def test_fifteen_thousand_as_germans_write_it_is_never_taken_for_fifteen(house: House) -> None:
     query = "name=gpu&measure=money&every=month&action=notify&credits=gross&act=preview"
 
     def previewed(client: Client, fields: str) -> str:
@@ -240,8 +236,7 @@ def test_fifteen_thousand_as_germans_write_it_is_never_taken_for_fifteen() -> No
     assert not AutomaticTopUp.objects.exists()
 
 
-def test_without_a_choice_the_browser_decides_and_the_choice_is_a_persons_own() -> None:
-    house = a_house()
+def test_without_a_choice_the_browser_decides_and_the_choice_is_a_persons_own(house: House) -> None:
     client = signed_in(house.ann)
     browser = {"Accept-Language": "de-DE,de;q=0.9,en;q=0.5"}
     assert "Rechnungen" in client.get("/t/vision-lab/invoices/", headers=browser).content.decode()

@@ -19,11 +19,13 @@ from billing.queries import invoices as reading
 from billing.rating import engine
 from billing.rules.meters import PerUnit
 from portal.core.tenants.models import User
-from tests import builders, stories
+from tests import builders, sharing, stories
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def table(person: User, path: str) -> list[dict[str, str]]:
@@ -74,15 +76,13 @@ def a_mixed_month(house: House, jobs: int = 60) -> None:
     stories.close("2026-05", house.vision, on="2026-07-01", accept="test")
 
 
-def test_the_list_shows_how_each_invoice_stands() -> None:
-    house = a_house()
+def test_the_list_shows_how_each_invoice_stands(house: House) -> None:
     text = words(page(house.ann, "/t/vision-lab/invoices/"))
     assert f"{house.invoice.number} March 2026 3 Apr 2026 17 Apr 2026 Past due $13.00 $13.00" in text
     assert "To pay: $13.00" in text
 
 
-def test_an_invoice_says_who_owes_what_for_what() -> None:
-    house = a_house()
+def test_an_invoice_says_who_owes_what_for_what(house: House) -> None:
     text = words(page(house.carla, at(house.invoice)))
     assert "Billed to Vision Lab Gate 1 10115 Berlin" in text
     assert "From Northern Compute GmbH" in text
@@ -93,8 +93,7 @@ def test_an_invoice_says_who_owes_what_for_what() -> None:
     assert "DE89 3704 0044 0532 0130 00" in text
 
 
-def test_a_part_payment_leaves_the_rest() -> None:
-    house = a_house()
+def test_a_part_payment_leaves_the_rest(house: House) -> None:
     house.invoice.payments.create(
         tenant=house.vision, amount=300, received_on="2026-04-10", reference="RF1", recorded_by="op"
     )
@@ -111,15 +110,13 @@ def test_a_draft_is_not_the_tenants_business() -> None:
     assert signed_in(house.ann).get("/t/vision-lab/invoices/None/").status_code == 404
 
 
-def test_a_void_invoice_says_that_it_is() -> None:
-    house = a_house()
+def test_a_void_invoice_says_that_it_is(house: House) -> None:
     Invoice.objects.filter(pk=house.invoice.pk).update(state="void")
     number = Invoice.objects.get(tenant=house.vision).number
     assert "This invoice is void" in page(house.ann, f"/t/vision-lab/invoices/{number}/")
 
 
-def test_a_line_opens_to_its_jobs_the_largest_first() -> None:
-    house = a_house()
+def test_a_line_opens_to_its_jobs_the_largest_first(house: House) -> None:
     text = words(page(house.carla, at(house.invoice, "lines/1/")))
     assert "2 jobs held 6.5 GPU-hours, largest first. That is exactly 23,400 GPU-seconds." in text
     assert "17 ben 2 Mar 2026, 10:00:00 – 2 Mar 2026, 13:00:00 21,600 GPU-seconds 92.3 % $12.00" in text
@@ -127,15 +124,13 @@ def test_a_line_opens_to_its_jobs_the_largest_first() -> None:
     assert "23,400 GPU-seconds ÷ 3,600 × $2.00 = $13.00" in text
 
 
-def test_htmx_gets_the_jobs_alone() -> None:
-    house = a_house()
+def test_htmx_gets_the_jobs_alone(house: House) -> None:
     response = signed_in(house.carla).get(at(house.invoice, "lines/1/"), headers={"HX-Request": "true"})
     assert b"<html" not in response.content
     assert "HX-Request" in response.headers["Vary"]
 
 
-def test_every_line_is_the_sum_of_its_jobs_to_the_unit() -> None:
-    house = a_house()
+def test_every_line_is_the_sum_of_its_jobs_to_the_unit(house: House) -> None:
     a_mixed_month(house)
     invoice = stories.invoice_of(house.vision, "2026-05")
     lines = stories.lines_of(invoice)
@@ -149,8 +144,7 @@ def test_every_line_is_the_sum_of_its_jobs_to_the_unit() -> None:
     assert len(whole) == 120
 
 
-def test_a_line_that_corrects_holds_the_difference_only() -> None:
-    house = a_house()
+def test_a_line_that_corrects_holds_the_difference_only(house: House) -> None:
     longer = builders.a_job(
         job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 15:00"
     )
@@ -170,8 +164,7 @@ def test_a_line_that_corrects_holds_the_difference_only() -> None:
     assert [row["job"] for row in table(house.carla, at(invoice, f"lines/{april.position}/csv"))] != ["17"]
 
 
-def test_the_jobs_of_a_line_are_read_page_by_page_without_a_gap_or_a_repeat() -> None:
-    house = a_house()
+def test_the_jobs_of_a_line_are_read_page_by_page_without_a_gap_or_a_repeat(house: House) -> None:
     a_mixed_month(house, jobs=90)
     invoice = stories.invoice_of(house.vision, "2026-05")
     line = max(
@@ -193,8 +186,7 @@ def test_the_jobs_of_a_line_are_read_page_by_page_without_a_gap_or_a_repeat() ->
 
 
 @pytest.mark.parametrize("cursor", ["x", "1_2_3", "1.000000_1_1.0", "9" * 99])
-def test_a_cursor_that_is_none_begins_at_the_top(cursor: str) -> None:
-    house = a_house()
+def test_a_cursor_that_is_none_begins_at_the_top(cursor: str, house: House) -> None:
     text = words(page(house.carla, at(house.invoice, f"lines/1/?before={cursor}")))
     assert "17 ben" in text
 
@@ -214,14 +206,12 @@ def test_the_invoices_are_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> 
     assert "Older invoices" not in second
 
 
-def test_a_line_of_the_invoice_that_is_not_there_is_not_found() -> None:
-    house = a_house()
+def test_a_line_of_the_invoice_that_is_not_there_is_not_found(house: House) -> None:
     for rest in ("lines/9/", "lines/9/csv"):
         assert signed_in(house.ann).get(at(house.invoice, rest)).status_code == 404
 
 
-def test_no_cell_runs_as_a_formula() -> None:
-    house = a_house()
+def test_no_cell_runs_as_a_formula(house: House) -> None:
     evil = [
         "=1+1",
         "+1",
@@ -261,8 +251,7 @@ def test_no_cell_runs_as_a_formula() -> None:
     assert rows["e0"]["name"] == "'=1+1"
 
 
-def test_the_pdf_is_the_one_that_was_sent() -> None:
-    house = a_house()
+def test_the_pdf_is_the_one_that_was_sent(house: House) -> None:
     client = signed_in(house.carla)
     for name in ("pdf", "evidence"):
         waits = client.get(at(house.invoice, name))
@@ -274,8 +263,7 @@ def test_the_pdf_is_the_one_that_was_sent() -> None:
     assert response.content == bytes(house.invoice.document.pdf)
 
 
-def test_late_usage_does_not_change_what_stands_behind_an_issued_line() -> None:
-    house = a_house()
+def test_late_usage_does_not_change_what_stands_behind_an_issued_line(house: House) -> None:
     before = table(house.carla, at(house.invoice, "csv"))
     builders.ingest(
         house.cluster, builders.a_job(job_id="late", started="2026-03-09 10:00", ended="2026-03-09 11:00")
@@ -283,8 +271,7 @@ def test_late_usage_does_not_change_what_stands_behind_an_issued_line() -> None:
     assert table(house.carla, at(house.invoice, "csv")) == before
 
 
-def test_lines_without_jobs_stand_in_the_csv_behind_all_jobs() -> None:
-    house = a_house()
+def test_lines_without_jobs_stand_in_the_csv_behind_all_jobs(house: House) -> None:
     plan = house.vision.subscriptions.get().plan
     version = a_new_version(plan)
     version_terms.set_fee(version=version, name="=Access", amount=Decimal("93.00"))

@@ -13,19 +13,20 @@ from django.test.utils import CaptureQueriesContext
 from billing.queries import job_lists
 from billing.queries.job_lists import Order
 from billing.queries.jobs import JobFilter
-from tests import builders
-from tests.web.house import a_house, page, signed_in
+from tests import builders, sharing
+from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_jobs import JOBS, a_week, listed
 from tests.web.test_overview import words
 from tests.web.test_page_weight import is_question
 
 pytestmark = pytest.mark.django_db
 
+begun, house = sharing.fixtures(a_house, "house")
+
 MARCH = "?from=2026-03-01&through=2026-03-31"
 
 
-def test_jobs_are_sorted_and_read_on_page_by_page_in_each_order() -> None:
-    house = a_house()
+def test_jobs_are_sorted_and_read_on_page_by_page_in_each_order(house: House) -> None:
     a_week(house)
     assert listed(house.ben, "?sort=oldest")[:3] == ["17", "18", "31"]
     assert listed(house.ben, f"{MARCH}&sort=cost") == ["17", "18"]  # $12 and $1
@@ -61,9 +62,8 @@ def test_jobs_are_sorted_and_read_on_page_by_page_in_each_order() -> None:
 
 
 def test_the_totals_are_of_what_is_filtered_and_say_where_to_look_if_there_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, house: House
 ) -> None:
-    house = a_house()
     assert "Show totals" in page(house.ann, JOBS)
     assert "2 jobs, 6.50 GPU-hours, $13.00" in words(page(house.ann, f"{JOBS}?totals=1"))
     assert "1 job, 0.50 GPU-hours, $1.00" in words(page(house.ann, f"{JOBS}{MARCH}&user=ada&totals=1"))
@@ -75,8 +75,7 @@ def test_the_totals_are_of_what_is_filtered_and_say_where_to_look_if_there_are_t
     assert "More than 1 job match: narrow the filters" in words(page(house.ann, f"{JOBS}?totals=1"))
 
 
-def test_columns_are_chosen_and_kept_in_the_address() -> None:
-    house = a_house()
+def test_columns_are_chosen_and_kept_in_the_address(house: House) -> None:
     html = page(house.ann, f"{JOBS}?user=ben&col=waited&col=account&col=none-such")
     heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', html)
     assert heads == ["Job", "Account", "Waited", "Cost"]
@@ -87,8 +86,9 @@ def test_columns_are_chosen_and_kept_in_the_address() -> None:
     assert re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', page(house.ann, JOBS))[1] == "Name"
 
 
-def test_all_that_is_filtered_comes_as_csv_and_a_stranger_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = a_house()
+def test_all_that_is_filtered_comes_as_csv_and_a_stranger_gets_none(
+    monkeypatch: pytest.MonkeyPatch, house: House
+) -> None:
     builders.ingest(
         house.cluster, builders.a_job(job_id="=1+1", user="ada", started="2026-05-01", ended="2026-05-02")
     )

@@ -9,11 +9,13 @@ import pytest
 
 from billing.models import RatedJob
 from portal.core.tenants.models import User
-from tests import builders, stories
+from tests import builders, sharing, stories
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 JOBS = "/t/vision-lab/jobs/"
 
@@ -62,14 +64,12 @@ def a_week(house: House) -> None:
         ("?q=%00", ["37", "36", "35", "34", "33", "32", "31", "18", "17"]),
     ],
 )
-def test_filters_narrow_the_list(query: str, jobs: list[str]) -> None:
-    house = a_house()
+def test_filters_narrow_the_list(query: str, jobs: list[str], house: House) -> None:
     a_week(house)
     assert listed(house.ben, query) == jobs
 
 
-def test_one_can_ask_for_a_project_of_ones_own_only() -> None:
-    house = a_house()
+def test_one_can_ask_for_a_project_of_ones_own_only(house: House) -> None:
     a_week(house)
     robots = house.vision.projects.get(name="Robots").pk
     assert listed(house.ben, f"?project={robots}") == ["32"]
@@ -78,8 +78,7 @@ def test_one_can_ask_for_a_project_of_ones_own_only() -> None:
         assert signed_in(house.ben).get(JOBS + query).status_code == 404
 
 
-def test_filters_offer_what_the_tenant_has() -> None:
-    house = a_house()
+def test_filters_offer_what_the_tenant_has(house: House) -> None:
     a_week(house)
     html = page(house.ben, JOBS)
     for offered in ("Robots", "mi300x", "March 2026", "May 2026", '<option value="ada">'):
@@ -88,8 +87,7 @@ def test_filters_offer_what_the_tenant_has() -> None:
     assert '<option value="FAILED" selected>' in page(house.ben, JOBS + "?state=FAILED")
 
 
-def test_htmx_gets_the_rows_and_others_the_page() -> None:
-    house = a_house()
+def test_htmx_gets_the_rows_and_others_the_page(house: House) -> None:
     client = signed_in(house.ben)
     rows, whole = client.get(JOBS, headers={"HX-Request": "true"}), client.get(JOBS)
     assert b"<html" not in rows.content
@@ -119,13 +117,11 @@ def test_a_long_list_is_read_page_by_page_without_a_gap_or_a_repeat() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "1-", "9" * 30 + "-1", "-1-1", "1e3-2"])
-def test_a_cursor_that_is_none_begins_at_the_top(cursor: str) -> None:
-    house = a_house()
+def test_a_cursor_that_is_none_begins_at_the_top(cursor: str, house: House) -> None:
     assert listed(house.ben, f"?before={cursor}") == ["18", "17"]
 
 
-def test_each_job_shows_what_it_cost() -> None:
-    house = a_house()
+def test_each_job_shows_what_it_cost(house: House) -> None:
     a_week(house)
     text = words(page(house.ben, JOBS))
     assert "17 train ben vision 2 × a100 2 Mar 2026, 10:00 03:00:00 Completed 6.00 $12.00" in text
@@ -134,16 +130,14 @@ def test_each_job_shows_what_it_cost() -> None:
     assert "37 – ben vision 1 × a100 7 May 2026, 10:00 00:00:00 Cancelled 0.00 –" in text
 
 
-def test_a_second_of_a_gpu_is_not_shown_as_nothing() -> None:
-    house = a_house()
+def test_a_second_of_a_gpu_is_not_shown_as_nothing(house: House) -> None:
     builders.ingest(
         house.cluster, builders.a_job(job_id="1s", started="2026-05-01 10:00", ended="2026-05-01 10:00:01")
     )
     assert "< 0.01 $0.000556" in words(page(house.ben, JOBS))
 
 
-def test_a_slice_of_a_gpu_costs_its_share() -> None:
-    house = a_house()
+def test_a_slice_of_a_gpu_costs_its_share(house: House) -> None:
     builders.ingest(
         house.cluster,
         builders.a_job(
@@ -162,8 +156,7 @@ def test_a_slice_of_a_gpu_costs_its_share() -> None:
     assert "75,600 GPU-seconds × 1/7 ÷ 3,600 × $2.00 = $6.00" in one
 
 
-def test_a_job_is_taken_apart_at_the_border_of_a_month() -> None:
-    house = a_house()
+def test_a_job_is_taken_apart_at_the_border_of_a_month(house: House) -> None:
     builders.ingest(
         house.cluster, builders.a_job(job_id="long", started="2026-04-30 22:00", ended="2026-05-01 03:00")
     )
@@ -175,8 +168,7 @@ def test_a_job_is_taken_apart_at_the_border_of_a_month() -> None:
     assert "Cost $10.00" in text
 
 
-def test_a_correction_after_the_invoice_shows_what_it_takes_back() -> None:
-    house = a_house()
+def test_a_correction_after_the_invoice_shows_what_it_takes_back(house: House) -> None:
     longer = builders.a_job(
         job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 15:00"
     )
@@ -201,8 +193,7 @@ def test_a_correction_before_any_invoice_leaves_no_trace_of_itself() -> None:
     assert text.count("not invoiced yet") == 1
 
 
-def test_times_are_those_of_the_tenants_zone() -> None:
-    house = a_house()
+def test_times_are_those_of_the_tenants_zone(house: House) -> None:
     house.vision.timezone = "America/New_York"
     house.vision.save()
     text = words(page(house.ben, JOBS))
@@ -210,8 +201,7 @@ def test_times_are_those_of_the_tenants_zone() -> None:
     assert "Times in America/New_York" in text
 
 
-def test_what_a_name_holds_is_never_markup() -> None:
-    house = a_house()
+def test_what_a_name_holds_is_never_markup(house: House) -> None:
     evil = '<script>alert(1)</script>"><img src=x>'
     builders.ingest(
         house.cluster,
@@ -243,8 +233,7 @@ def test_what_a_name_holds_is_never_markup() -> None:
         assert '="<' not in html
 
 
-def test_a_pod_shows_the_job_that_it_is_a_part_of_and_what_all_pods_cost() -> None:
-    house = a_house()
+def test_a_pod_shows_the_job_that_it_is_a_part_of_and_what_all_pods_cost(house: House) -> None:
     pod = {"name": "llama", "gpus": 1, "started": "2026-05-01 10:00"}
     builders.ingest(
         house.cluster,

@@ -7,12 +7,14 @@ from datetime import date
 import pytest
 
 from billing.rating import engine
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page
 from tests.web.test_live import running, shown, waiting
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def weighed(house: House) -> None:
@@ -27,8 +29,7 @@ def weighed(house: House) -> None:
     engine.rate_tenants([house.vision])
 
 
-def test_a_job_shows_what_each_measure_of_it_cost() -> None:
-    house = a_house()
+def test_a_job_shows_what_each_measure_of_it_cost(house: House) -> None:
     weighed(house)
     job = builders.a_job(
         job_id="61", billing=48, gpu_memory_mib=81_920, started="2026-05-06 10:00", ended="2026-05-06 12:00"
@@ -43,15 +44,13 @@ def test_a_job_shows_what_each_measure_of_it_cost() -> None:
     assert "345,600 billing-seconds ÷ 3,600 × $0.10 = $9.60" in text
 
 
-def test_a_running_job_costs_its_weight_by_the_hour() -> None:
-    house = a_house()
+def test_a_running_job_costs_its_weight_by_the_hour(house: House) -> None:
     weighed(house)
     builders.ingest(house.cluster, running(billing=30, gpu_memory_mib=1024))
     assert "$3.01" in shown(house.ben)  # 30 × 0.10 and 1 GiB × 0.01
 
 
-def test_a_job_that_waits_costs_what_slurm_says_that_it_will_weigh_or_is_not_told() -> None:
-    house = a_house()
+def test_a_job_that_waits_costs_what_slurm_says_that_it_will_weigh_or_is_not_told(house: House) -> None:
     weighed(house)
     builders.ingest(house.cluster, running(billing=30, cpu_milli=8000, memory_mib=1024))
     resources = "billing=50,cpu=16,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1"
@@ -63,8 +62,7 @@ def test_a_job_that_waits_costs_what_slurm_says_that_it_will_weigh_or_is_not_tol
     assert "known once it runs" in text  # of 52 no weight is known
 
 
-def test_a_tenant_that_is_not_charged_by_them_sees_no_cost_of_them() -> None:
-    house = a_house()
+def test_a_tenant_that_is_not_charged_by_them_sees_no_cost_of_them(house: House) -> None:
     builders.ingest(house.cluster, builders.a_job(job_id="62", billing=48))
 
     text = words(page(house.ben, f"/t/vision-lab/jobs/{house.record('62')}/"))

@@ -12,11 +12,14 @@ from pytest_django.fixtures import Settings
 from portal import env
 from portal.env_variables import SettingError
 from portal.ops.metrics import collector
-from tests.web.house import a_house, signed_in
+from tests import sharing
+from tests.web.house import House, a_house, signed_in
 from tests.web.test_access import without_token
 from tests.web.test_queries import grown
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 TOKEN = "a-token-of-the-monitoring"
 MOST_QUERIES = 20
@@ -27,8 +30,7 @@ def scraped(*, shown: str) -> tuple[int, str]:
     return response.status_code, response.content.decode()
 
 
-def test_operators_read_it_and_tenants_find_nothing() -> None:
-    house = a_house()
+def test_operators_read_it_and_tenants_find_nothing(house: House) -> None:
     for person in (house.ann, house.ben, house.eve):
         refused = signed_in(person).get("/metrics")
         assert refused.status_code == 404
@@ -76,8 +78,7 @@ def test_a_token_that_can_be_guessed_is_refused_without_being_printed() -> None:
     assert TOKEN not in repr(environment)
 
 
-def test_openmetrics_is_given_where_it_is_asked_for() -> None:
-    house = a_house()
+def test_openmetrics_is_given_where_it_is_asked_for(house: House) -> None:
     accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
     response = signed_in(house.op).get("/metrics", headers={"Accept": accept})
     assert response.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")

@@ -6,17 +6,18 @@ import re
 
 import pytest
 
-from tests import builders
-from tests.web.house import a_house, page
+from tests import builders, sharing
+from tests.web.house import House, a_house, page
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
 
+begun, house = sharing.fixtures(a_house, "house")
+
 UNASSIGNED = "/operator/unassigned/"
 
 
-def test_what_nobody_owns_is_listed_with_the_form_that_assigns_it() -> None:
-    house = a_house()
+def test_what_nobody_owns_is_listed_with_the_form_that_assigns_it(house: House) -> None:
     builders.ingest(
         house.cluster,
         builders.a_job(
@@ -31,8 +32,7 @@ def test_what_nobody_owns_is_listed_with_the_form_that_assigns_it() -> None:
     assert "All usage is assigned" in page(house.op, UNASSIGNED)
 
 
-def test_a_job_that_was_owned_in_part_is_unassigned_in_part() -> None:
-    house = a_house()
+def test_a_job_that_was_owned_in_part_is_unassigned_in_part(house: House) -> None:
     builders.own(house.vision, house.cluster, "lent", since="2026-05-02 00:00", until="2026-05-03 00:00")
     builders.ingest(
         house.cluster, builders.a_job(account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00")
@@ -44,8 +44,7 @@ def test_a_job_that_was_owned_in_part_is_unassigned_in_part() -> None:
     assert "Assign from 3 May 2026, 00:00" in words(shown)
 
 
-def test_between_two_owners_only_the_gap_is_unassigned() -> None:
-    house = a_house()
+def test_between_two_owners_only_the_gap_is_unassigned(house: House) -> None:
     builders.own(house.vision, house.cluster, "lent", until="2026-05-02 00:00")
     builders.own(house.speech, house.cluster, "lent", since="2026-05-04 00:00")
     builders.ingest(
@@ -60,8 +59,7 @@ def test_between_two_owners_only_the_gap_is_unassigned() -> None:
     assert shown.count("unassigned/assign/") == 1
 
 
-def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
-    house = a_house()
+def test_a_suspended_job_is_unassigned_for_what_it_held(house: House) -> None:
     builders.own(house.vision, house.cluster, "lent", since="2026-05-01 05:00")
     builders.ingest(
         house.cluster,
@@ -72,14 +70,12 @@ def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
     assert "lent gpu1 1 2.50 0.00" in words(page(house.op, UNASSIGNED))  # half of the five hours that it held
 
 
-def test_an_account_without_a_name_can_be_assigned_too() -> None:
-    house = a_house()
+def test_an_account_without_a_name_can_be_assigned_too(house: House) -> None:
     builders.ingest(house.cluster, builders.a_job(account=""))
     assert "unassigned/assign/?cluster=gpu1" in page(house.op, UNASSIGNED)
 
 
-def test_clusters_show_how_far_they_are_read() -> None:
-    house = a_house()
+def test_clusters_show_how_far_they_are_read(house: House) -> None:
     builders.a_cluster("gpu2")
     text = words(page(house.op, "/operator/clusters/"))
     assert "gpu1 Accounting files UTC 20 Apr 2026, 00:00" in text
@@ -87,8 +83,7 @@ def test_clusters_show_how_far_they_are_read() -> None:
     assert "gpu2 Accounting files UTC no import yet no data – 0 0" in text
 
 
-def test_quarantine_shows_each_row_with_its_reason() -> None:
-    house = a_house()
+def test_quarantine_shows_each_row_with_its_reason(house: House) -> None:
     other = builders.a_cluster("gpu2")
     builders.ingest(house.cluster, builders.a_bad_row(raw="17|<b>vision", line=12))
     builders.ingest(other, builders.a_bad_row(raw="other", code="no-start"))
@@ -108,8 +103,7 @@ def test_quarantine_shows_each_row_with_its_reason() -> None:
         assert (query, shown in page_text, total in page_text) == (query, True, True)
 
 
-def test_a_settled_row_moves_to_the_settled() -> None:
-    house = a_house()
+def test_a_settled_row_moves_to_the_settled(house: House) -> None:
     fact = builders.a_job(job_id="17x")
     builders.ingest(house.cluster, builders.a_bad_row(source_key=fact.source_key))
     builders.ingest(house.cluster, fact)
@@ -117,8 +111,7 @@ def test_a_settled_row_moves_to_the_settled() -> None:
     assert "Resolved:" in words(page(house.op, "/operator/quarantine/?state=resolved"))
 
 
-def test_a_long_quarantine_is_read_page_by_page() -> None:
-    house = a_house()
+def test_a_long_quarantine_is_read_page_by_page(house: House) -> None:
     builders.ingest(house.cluster, *(builders.a_bad_row(raw=f"row-{n:03}") for n in range(60)))
     first = page(house.op, "/operator/quarantine/?cluster=gpu1")
     before = first.partition("before=")[2].partition('"')[0]

@@ -13,10 +13,12 @@ from billing.models import BillingPeriod
 from billing.queries import overview as reading
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
-from tests import builders, stories
-from tests.web.house import a_house, page, plan, signed_in
+from tests import builders, sharing, stories
+from tests.web.house import House, a_house, page, plan, signed_in
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def words(html: str) -> str:
@@ -56,8 +58,7 @@ def a_lab(**fields: Any) -> Tenant:
     )
 
 
-def test_march_shows_what_ann_spent() -> None:
-    house = a_house()
+def test_march_shows_what_ann_spent(house: House) -> None:
     text = words(page(house.ann, "/t/vision-lab/?period=2026-03-01"))
     assert "Overview March 2026" in text
     assert "Spend $13.00" in text
@@ -67,8 +68,7 @@ def test_march_shows_what_ann_spent() -> None:
     assert "Data through 20 Apr 2026, 00:00" in text
 
 
-def test_a_payment_settles_what_is_open() -> None:
-    house = a_house()
+def test_a_payment_settles_what_is_open(house: House) -> None:
     house.invoice.payments.create(
         tenant=house.vision, amount=1300, received_on="2026-04-10", reference="RF1", recorded_by="op"
     )
@@ -77,8 +77,7 @@ def test_a_payment_settles_what_is_open() -> None:
     assert "Paid" in text
 
 
-def test_a_tenant_with_a_wallet_is_told_what_is_open_beside_it() -> None:
-    house = a_house()
+def test_a_tenant_with_a_wallet_is_told_what_is_open_beside_it(house: House) -> None:
     assert house.wallet.balance == 0
     text = words(page(house.ann, "/t/vision-lab/"))
     assert "Prepaid balance $0.00 in 1 wallet Open invoices $13.00 1 to pay" in text
@@ -187,8 +186,7 @@ def test_a_lab_without_usage_is_told_what_comes_next() -> None:
     assert "Spend" not in text
 
 
-def test_one_can_go_from_period_to_period_and_no_further() -> None:
-    house = a_house()
+def test_one_can_go_from_period_to_period_and_no_further(house: House) -> None:
     client_page = page(house.ann, "/t/vision-lab/")
     assert "March 2026" in client_page
     assert 'href="?period=' not in client_page
@@ -208,8 +206,7 @@ def test_a_period_that_is_none_is_not_found(period: str) -> None:
     assert signed_in(house.ann).get(f"/t/vision-lab/?period={period}").status_code == 404
 
 
-def test_the_most_expensive_job_stands_first() -> None:
-    house = a_house()
+def test_the_most_expensive_job_stands_first(house: House) -> None:
     html = page(house.ann, "/t/vision-lab/?period=2026-03-01")
     assert html.index(f"/jobs/{house.record('17')}/") < html.index(f"/jobs/{house.record('18')}/")
     assert "$12.00" in html

@@ -15,12 +15,14 @@ from portal.core.tenants import models as tenants
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 from portal.ops.schema import as_owner
-from tests import builders
+from tests import builders, sharing
 from tests.owner import as_owner as owning
-from tests.web.house import a_house, page
+from tests.web.house import House, a_house, page
 from tests.web.test_scope import OWN, role
 
 pytestmark = pytest.mark.django_db
+
+begun, house = sharing.fixtures(a_house, "house")
 
 OF_TENANTS = """
 SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity,
@@ -80,8 +82,7 @@ def test_only_what_migrates_signs_in_as_the_owner() -> None:
 
 
 @pytest.mark.parametrize("model", OWN, ids=lambda model: model.__name__)
-def test_whoever_acts_for_a_tenant_sees_its_rows_alone(model: type[billing.Invoice]) -> None:
-    house = a_house()
+def test_whoever_acts_for_a_tenant_sees_its_rows_alone(model: type[billing.Invoice], house: House) -> None:
     with acting_scope(house.vision):
         assert set(model._default_manager.values_list("tenant_id", flat=True)) == {house.vision.pk}
         assert list(Tenant.objects.values_list("slug", flat=True)) == ["vision-lab"]
@@ -90,16 +91,14 @@ def test_whoever_acts_for_a_tenant_sees_its_rows_alone(model: type[billing.Invoi
     assert role() == ("none", "")
 
 
-def test_whoever_acts_for_a_tenant_reads_no_name_of_another_s_account() -> None:
-    house = a_house()
+def test_whoever_acts_for_a_tenant_reads_no_name_of_another_s_account(house: House) -> None:
     builders.ingest(house.cluster, builders.a_job(account="nobody-s"), as_of="2026-04-21")
     assert set(clusters.Account.objects.values_list("name", flat=True)) == {"vision", "speech", "nobody-s"}
     with acting_scope(house.vision):
         assert list(clusters.Account.objects.values_list("name", flat=True)) == ["vision"]
 
 
-def test_whoever_acts_for_a_tenant_writes_its_rows_alone() -> None:
-    house = a_house()
+def test_whoever_acts_for_a_tenant_writes_its_rows_alone(house: House) -> None:
     assert house.card.preferred
     with acting_scope(house.speech):
         assert billing.SavedMethod.objects.update(preferred=False) == 0
@@ -112,9 +111,8 @@ def test_whoever_acts_for_a_tenant_writes_its_rows_alone() -> None:
     assert role() == ("none", "")
 
 
-def test_whoever_acts_for_a_tenant_changes_among_public_plans_alone() -> None:
+def test_whoever_acts_for_a_tenant_changes_among_public_plans_alone(house: House) -> None:
     """Else a subscription to a plan of somebody else would show what that costs; raw SQL, beneath all code."""
-    house = a_house()
     deal = billing.Plan.objects.get(name="vision-deal").pk
     own = billing.Subscription.objects.get(tenant=house.speech).plan_id
     public = builders.a_plan("public", "USD")
@@ -146,8 +144,7 @@ def test_whoever_acts_for_a_tenant_changes_among_public_plans_alone() -> None:
     assert billing.Subscription.objects.get(tenant=house.speech).plan_id == own
 
 
-def test_whoever_acts_for_a_tenant_reads_neither_jobs_nor_what_banks_and_stripe_say() -> None:
-    house = a_house()
+def test_whoever_acts_for_a_tenant_reads_neither_jobs_nor_what_banks_and_stripe_say(house: House) -> None:
     assert house.transfer.amount
     for model in (
         *(clusters.UsageRecord, clusters.Connection, clusters.Quarantined),
@@ -168,8 +165,7 @@ def test_whoever_acts_for_a_tenant_reads_neither_jobs_nor_what_banks_and_stripe_
     assert role() == ("none", "")
 
 
-def test_whoever_acts_for_a_tenant_sees_the_addresses_of_its_own_people_alone() -> None:
-    house = a_house()
+def test_whoever_acts_for_a_tenant_sees_the_addresses_of_its_own_people_alone(house: House) -> None:
     with acting_scope(house.vision):
         emails = {*tenants.User.objects.values_list("email", flat=True)}
         assert emails == {house.ann.email, house.carla.email, house.ben.email}

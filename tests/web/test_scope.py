@@ -14,6 +14,7 @@ from clusters import models as clusters
 from portal.core.tenants import models as tenants
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
+from tests import sharing
 from tests.web.house import House, a_house
 
 CLOSED = (
@@ -25,6 +26,8 @@ CLOSED = (
 
 pytestmark = pytest.mark.django_db
 
+begun, house = sharing.fixtures(a_house, "house")
+
 OWN: list[type[models.Model]] = [
     *(billing.BillingPeriod, billing.RatedUsage, billing.RatedJob, billing.PeriodTotal, billing.DayTotal),
     *(billing.UsageSeries, billing.DailyUsage, billing.Invoice, billing.InvoiceLine, billing.Subscription),
@@ -33,8 +36,7 @@ OWN: list[type[models.Model]] = [
 
 
 @pytest.mark.parametrize("model", OWN, ids=lambda model: model.__name__)
-def test_a_forgotten_filter_shows_ones_own_rows_only(model: type[models.Model]) -> None:
-    house = a_house()
+def test_a_forgotten_filter_shows_ones_own_rows_only(model: type[models.Model], house: House) -> None:
     everybodys = set(model._default_manager.values_list("tenant_id", flat=True))
     assert everybodys == {house.vision.pk, house.speech.pk}
     with tenant_scope(house.vision):
@@ -42,8 +44,7 @@ def test_a_forgotten_filter_shows_ones_own_rows_only(model: type[models.Model]) 
     assert set(model._default_manager.values_list("tenant_id", flat=True)) == everybodys
 
 
-def test_without_a_tenant_nothing_is_seen() -> None:
-    house = a_house()
+def test_without_a_tenant_nothing_is_seen(house: House) -> None:
     with tenant_scope(house.vision), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('app.tenant_id', '', true)")
         assert [billing.RatedJob.objects.count(), Tenant.objects.count(), billing.Price.objects.count()] == [
@@ -53,15 +54,13 @@ def test_without_a_tenant_nothing_is_seen() -> None:
         ]
 
 
-def test_a_page_cannot_read_what_the_clusters_keep() -> None:
-    house = a_house()
+def test_a_page_cannot_read_what_the_clusters_keep(house: House) -> None:
     for model in (*CLOSED, tenants.User, tenants.Membership):
         with pytest.raises(ProgrammingError, match="permission denied"), tenant_scope(house.vision):
             model._default_manager.first()
 
 
-def test_a_page_cannot_write() -> None:
-    house = a_house()
+def test_a_page_cannot_write(house: House) -> None:
     for statement in (
         "UPDATE billing_ratedjob SET name = 'mine'",
         "DELETE FROM billing_periodtotal",
@@ -76,8 +75,7 @@ def test_a_page_cannot_write() -> None:
             cursor.execute(statement)
 
 
-def test_eve_cannot_read_the_price_that_ann_negotiated() -> None:
-    house = a_house()
+def test_eve_cannot_read_the_price_that_ann_negotiated(house: House) -> None:
     with tenant_scope(house.vision):
         assert [f"{price.unit_price:f}" for price in billing.Price.objects.all()] == ["2.000000000000"]
     with tenant_scope(house.speech):
@@ -85,22 +83,19 @@ def test_eve_cannot_read_the_price_that_ann_negotiated() -> None:
         assert list(billing.Plan.objects.values_list("currency", flat=True)) == ["USD"]
 
 
-def test_the_terms_of_a_plan_stay_hidden() -> None:
-    house = a_house()
+def test_the_terms_of_a_plan_stay_hidden(house: House) -> None:
     for query in (billing.Plan.objects.values("name"), billing.PlanVersion.objects.values("charges")):
         with pytest.raises(ProgrammingError, match="permission denied"), tenant_scope(house.vision):
             list(query)
 
 
-def test_the_scope_ends_with_its_block() -> None:
-    house = a_house()
+def test_the_scope_ends_with_its_block(house: House) -> None:
     with tenant_scope(house.vision):
         assert role() == ("clustertab_portal", str(house.vision.pk))
     assert role() == ("none", "")
 
 
-def test_the_scope_ends_with_a_failure_too() -> None:
-    house = a_house()
+def test_the_scope_ends_with_a_failure_too(house: House) -> None:
     with pytest.raises(ZeroDivisionError), tenant_scope(house.vision):
         raise ZeroDivisionError
     assert role()[0] == "none"
@@ -121,8 +116,7 @@ def test_the_scope_ends_with_its_transaction() -> None:
         assert billing.RatedJob.objects.count() == 1
 
 
-def test_a_scope_of_acting_within_that_of_a_page_gives_it_back() -> None:
-    house = a_house()
+def test_a_scope_of_acting_within_that_of_a_page_gives_it_back(house: House) -> None:
     with tenant_scope(house.vision):
         with acting_scope(house.vision):
             assert role() == ("clustertab_agent", str(house.vision.pk))
@@ -134,15 +128,13 @@ def test_a_scope_of_acting_within_that_of_a_page_gives_it_back() -> None:
     assert role() == ("none", "")
 
 
-def test_a_table_is_streamed_inside_the_scope() -> None:
-    house = a_house()
+def test_a_table_is_streamed_inside_the_scope(house: House) -> None:
     seen = list(stream_in_scope(house.vision, (role()[0] for _ in range(2))))
     assert seen == ["clustertab_portal", "clustertab_portal"]
     assert role()[0] == "none"
 
 
-def test_a_reader_who_hangs_up_leaves_nothing_behind() -> None:
-    house = a_house()
+def test_a_reader_who_hangs_up_leaves_nothing_behind(house: House) -> None:
     stream = stream_in_scope(house.vision, table(house))
     assert next(stream).startswith(b"invoice,line,")
     stream.close()
