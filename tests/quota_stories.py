@@ -21,17 +21,22 @@ from tests import builders
 
 
 def a_quota(tenant: Tenant, name: str = "monthly", made: str = "2026-03-01", **said: Any) -> Quota:
+    """A quota, and the first pass over it."""
+    row = an_unseen_quota(tenant, name, made, **said)
+    look(made)
+    return row
+
+
+def an_unseen_quota(tenant: Tenant, name: str, made: str = "2026-03-01", **said: Any) -> Quota:
     terms: dict[str, Any] = {
         "measure": QuotaMeasure.MONEY,
         "amount": Decimal(1000),
         "every": QuotaEvery.MONTH,
     } | said
     moment = builders.at(made)
-    row = quotas.set_quota(
+    return quotas.set_quota(
         tenant=tenant, name=name, terms=QuotaTerms(**terms), by=Setter.OPERATOR, moment=moment
     )
-    look(made)
-    return row
 
 
 def a_vision(cluster: Cluster, **roles: Role) -> Tenant:

@@ -126,10 +126,10 @@ def whole_or(short: int, whole: int) -> int:
     return whole if RUN.whole else short
 
 
-def strides(days: int) -> list[int]:
-    """Days that go by in a story that is `swept`, one after the other; by default three at once in more than a week."""
-    step = whole_or(3, 1) if days > 7 else 1
-    whole, rest = divmod(days, step)
+def strides(units: int) -> list[int]:
+    """Days, hours or minutes that go by in a story that is `swept`, one by one; by default three at once of many."""
+    step = whole_or(3, 1) if units > 7 else 1
+    whole, rest = divmod(units, step)
     return [step] * whole + [1] * rest
 
 

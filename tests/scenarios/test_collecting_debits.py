@@ -10,6 +10,7 @@ from billing.models import Payment, PaymentAttempt, PaymentRefund
 from tests.builders import at
 from tests.collecting import Scenario, a_scenario
 from tests.history import history
+from tests.tiers import strides
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,6 +35,7 @@ def requests_for(scenario: Scenario, what: str) -> int:
     return sum(1 for request in scenario.stripe.requests if str(request).startswith(f"GET /v1/{what}/"))
 
 
+@pytest.mark.swept
 def test_a_debit_under_way_is_asked_after_now_and_then_and_leaves_no_trace_each_time() -> None:
     with a_scenario(currency="EUR") as scenario:
         scenario.save_account()
@@ -42,8 +44,8 @@ def test_a_debit_under_way_is_asked_after_now_and_then_and_leaves_no_trace_each_
         before, changes = requests_for(scenario, "payment_intents"), history(PaymentAttempt)
         scenario.collect()
         once = requests_for(scenario, "payment_intents")
-        for _ in range(60):
-            scenario.wait(minutes=1)
+        for stride in strides(60):
+            scenario.wait(minutes=stride)
             scenario.collect()
         assert once - before <= 1
         assert requests_for(scenario, "payment_intents") - before <= 7  # every 10 minutes

@@ -13,6 +13,7 @@ from billing.rules.money import Money
 from portal.core.tenants.models import Role, Tenant
 from tests.builders import a_person
 from tests.collecting import Scenario
+from tests.tiers import strides
 from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,10 +79,11 @@ def test_a_page_that_was_left_open_holds_a_charge_for_ten_minutes_at_most(scenar
     scenario.books_agree()
 
 
+@pytest.mark.swept
 def test_a_page_is_closed_after_half_an_hour_and_looked_at_a_few_times_until_then(scenario: Scenario) -> None:
     page = a_page(scenario)
-    for _ in range(29):
-        scenario.wait(minutes=1)
+    for stride in strides(29):
+        scenario.wait(minutes=stride)
         scenario.collect()
     page.refresh_from_db()
     assert page.state == "open"
@@ -91,8 +93,8 @@ def test_a_page_is_closed_after_half_an_hour_and_looked_at_a_few_times_until_the
     page.refresh_from_db()
     assert page.state == "expired"
     before = looks(scenario)
-    for _ in range(24):
-        scenario.wait(hours=1)
+    for stride in strides(24):
+        scenario.wait(hours=stride)
         scenario.collect()
     assert looks(scenario) <= before + 1  # when Stripe tells that it is closed
 

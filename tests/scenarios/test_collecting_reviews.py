@@ -20,6 +20,7 @@ from billing.payments.gateway_access import CollectionError
 from billing.wallets import wallet_terms
 from tests.builders import at
 from tests.collecting import Scenario
+from tests.tiers import whole_or
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,8 +29,19 @@ BACK = checkout_sessions.ReturnUrls(
 )
 
 
-def rounds_of_an_hour(scenario: Scenario) -> None:
-    for _ in range(62):
+AN_HOUR = 62  # rounds, one a minute: more than an event is tried before people look at it
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> int:
+    """An hour of them; by default a third, and an event is tried a third as often."""
+    rounds = whole_or(22, AN_HOUR)
+    monkeypatch.setattr(webhook_events, "TRIES", rounds - 2)
+    return rounds
+
+
+def collect_each_minute(scenario: Scenario, rounds: int = AN_HOUR) -> None:
+    for _ in range(rounds):
         scenario.wait(minutes=1)
         scenario.collect()
 
@@ -45,12 +57,13 @@ def a_dispute_that_cannot_be_read(scenario: Scenario) -> None:
     scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
 
 
+@pytest.mark.swept
 def test_an_hour_without_stripe_parks_nothing_and_what_it_told_of_is_applied_after_it(
-    scenario: Scenario,
+    scenario: Scenario, rounds: int
 ) -> None:
     a_dispute_that_cannot_be_read(scenario)
-    scenario.stripe.faults.cut_before("GET /v1/disputes*", times=62)
-    rounds_of_an_hour(scenario)
+    scenario.stripe.faults.cut_before("GET /v1/disputes*", times=rounds)
+    collect_each_minute(scenario, rounds)
     assert in_review() == []
     assert scenario.settlement == "paid"
     scenario.wait(minutes=1)
@@ -58,12 +71,13 @@ def test_an_hour_without_stripe_parks_nothing_and_what_it_told_of_is_applied_aft
     assert (PaymentDispute.objects.count(), scenario.settlement) == (1, "disputed")
 
 
+@pytest.mark.swept
 def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(
-    scenario: Scenario,
+    scenario: Scenario, rounds: int
 ) -> None:
     a_dispute_that_cannot_be_read(scenario)
     broken = scenario.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
-    rounds_of_an_hour(scenario)
+    collect_each_minute(scenario, rounds)
     assert in_review() == [("dispute", "")]
     scenario.stripe.faults.lift(broken)
     scenario.wait(minutes=30)
@@ -84,11 +98,11 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
     broken = scenario.stripe.faults.server_error("GET /v1/payment_intents/*", times=10_000)
-    rounds_of_an_hour(scenario)
+    collect_each_minute(scenario)
     assert scenario.charged == [400]
     assert in_review() == [("checkout.session", "vision-lab"), ("payment_intent", "vision-lab")]
     scenario.stripe.faults.lift(broken)
-    rounds_of_an_hour(scenario)
+    collect_each_minute(scenario)
     assert (scenario.charged, scenario.states, scenario.paid, in_review()) == (
         [400],
         ["succeeded"],
@@ -183,12 +197,13 @@ def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_eit
     assert (scenario.states, scenario.charged) == (["succeeded", "canceled"], [400, 400])
 
 
+@pytest.mark.swept
 def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(
-    scenario: Scenario,
+    scenario: Scenario, rounds: int
 ) -> None:
     a_dispute_that_cannot_be_read(scenario)
     broken = scenario.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
-    rounds_of_an_hour(scenario)
+    collect_each_minute(scenario, rounds)
     scenario.stripe.faults.lift(broken)
     event = GatewayEvent.objects.get(state="review")
     manual_review.retry_event(event=event)

@@ -28,6 +28,7 @@ from tests import stories
 from tests.builders import a_job, a_plan, a_seller, a_tenant, at, ingest, own
 from tests.fakes.scheduler_port import a_port, a_world
 from tests.fakes.slurmrestd import StandIn
+from tests.tiers import strides
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.peers]  # weeks go by, day after day
 
@@ -67,9 +68,9 @@ class Lab:
     def opens(self, cluster: Cluster) -> SchedulerPort:
         return a_port(self.slurm)
 
-    def goes_by(self, days: int = 1) -> None:
-        for _ in range(days):
-            self.now += timedelta(days=1)
+    def goes_by(self, days: int = 1, *, swept: bool = False) -> None:
+        for stride in strides(days) if swept else [1] * days:
+            self.now += timedelta(days=stride)
             self.acts()
 
     def until(self, day: str) -> None:
@@ -118,16 +119,16 @@ def subjects() -> list[str]:
     ]
 
 
-@pytest.mark.sample
+@pytest.mark.swept
 def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab) -> None:
-    lab.until("2026-05-08")
+    lab.goes_by(23, swept=True)  # until 8 May
     assert subjects() == ["GPU jobs will be suspended on 15 May 2026: invoice INV-2026-0001 is overdue"]
     lab.until("2026-05-14")
     assert (lab.gpus, lab.accounts) == (8, [])
     lab.until("2026-05-15")
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
     assert subjects()[1:] == ["GPU jobs suspended: invoice INV-2026-0001 is overdue"]
-    lab.goes_by(10)
+    lab.goes_by(10, swept=True)
     assert len(mail.outbox) == 2
     assert Act.objects.count() == 1
 
@@ -136,7 +137,7 @@ def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab
     assert (lab.gpus, lab.accounts) == (8, ["lifted"])
     assert subjects()[2:] == ["GPU jobs of Vision Lab start again"]
     assert Suspension.objects.get().end_reason == "Nothing that is owed demands it any more."
-    lab.goes_by(30)
+    lab.goes_by(30, swept=True)
     assert (len(mail.outbox), Act.objects.count()) == (3, 2)
     assert list(Act.objects.order_by("pk").values_list("who", "why")) == [
         ("dunning", "INV-2026-0001 is not paid"),

@@ -17,6 +17,7 @@ from tests.fakes.slurm_world import Association
 from tests.fakes.slurmrestd import StandIn
 from tests.quota_stories import a_quota, spend
 from tests.scenarios.test_quotas_block import BLOCKS, Lab
+from tests.tiers import strides
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAMES = [f"lab{number:02}" for number in range(20)]
@@ -51,10 +52,11 @@ def lab(settings: Any) -> Iterator[ManyLab]:
 
 
 def three_hours_go_by(lab: ManyLab) -> None:
-    for _ in range(3 * 60):
-        lab.goes_by()
+    for stride in strides(3 * 60):
+        lab.goes_by(60 * stride)
 
 
+@pytest.mark.swept
 def test_quota_039_twenty_accounts_are_tried_at_growing_distances_and_then_each_is_blocked_once(
     lab: ManyLab,
 ) -> None:
@@ -71,6 +73,7 @@ def test_quota_039_twenty_accounts_are_tried_at_growing_distances_and_then_each_
     assert Act.objects.count() == 20
 
 
+@pytest.mark.swept
 def test_quota_039_what_was_blocked_and_raised_meanwhile_is_never_sent(lab: ManyLab) -> None:
     a_quota(lab.tenant, **BLOCKS)
     a_quota(lab.tenant, "one", account=NAMES[0], **BLOCKS)

@@ -19,7 +19,7 @@ from billing.quotas import review
 from clusters.models import Cluster
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
-from tests.quota_stories import a_quota, a_vision, look, shrink, spend, subjects, told_events
+from tests.quota_stories import a_quota, a_vision, an_unseen_quota, look, shrink, spend, subjects, told_events
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("mailed")]
 ALL = ("50%", "80%", "100%")
@@ -88,7 +88,8 @@ def test_quota_021_fifty_projects_are_one_mail_with_a_table(cluster: Cluster, vi
     for number in range(50):
         builders.own(vision, cluster, f"account-{number}", project=f"project-{number}")
     for number, project in enumerate(vision.projects.filter(name__startswith="project-")):
-        a_quota(vision, f"of-{number}", project=project, amount=Decimal(10))
+        an_unseen_quota(vision, f"of-{number}", project=project, amount=Decimal(10))
+    look("2026-03-01")
     facts = [builders.a_job(account=f"account-{number}", gpus=10) for number in range(50)]
     builders.ingest(cluster, *facts)
     look("2026-03-03")
