@@ -26,6 +26,7 @@ LEVEL = (
     f"UPDATE schema_level SET programs_from = {CURRENT.programs_from}"  # which the first dropped month raises
 )
 SESSION = "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all()"
+ROWS = "PREPARE filled_tables AS SELECT array_remove(ARRAY[{}], NULL)"
 FILLED = "CASE WHEN EXISTS (SELECT FROM {0}) THEN '{0}' END"
 
 
@@ -66,10 +67,12 @@ def empty() -> None:
 
     Django's own way empties all tables and makes content types and permissions anew, which takes 1.5 s.
     """
-    rows = "SELECT array_remove(ARRAY[{}], NULL)"
     with connection.cursor() as cursor:
         cursor.execute(SESSION)
-        cursor.execute(rows.format(", ".join(map(FILLED.format, _tables_to_empty()))))
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE name = 'filled_tables'")
+        if not cursor.fetchone()[0]:  # planning it takes five times as long as asking
+            cursor.execute(ROWS.format(", ".join(map(FILLED.format, _tables_to_empty()))))
+        cursor.execute("EXECUTE filled_tables")
         filled: list[str] = cursor.fetchone()[0]
         if not filled:
             return
