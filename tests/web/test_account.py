@@ -19,6 +19,7 @@ from billing.reports.receipts import load_receipts
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
+from tests import sharing
 from tests.builders import at
 from tests.web.house import House, a_house, page, signed_in
 
@@ -27,8 +28,7 @@ pytestmark = pytest.mark.django_db
 ADDRESS = "/t/vision-lab/account/"
 
 
-@pytest.fixture
-def house(db: None) -> House:
+def a_house_with_a_payment() -> House:
     """Vision lab has an invoice of its March, issued in April 2026, of which 10.00 came in May."""
     house = a_house()
     settlement.record_payment(
@@ -39,6 +39,9 @@ def house(db: None) -> House:
         recorded_by="op",
     )
     return house
+
+
+begun, house = sharing.fixtures(a_house_with_a_payment, "house")
 
 
 def rows(house: House, year: int) -> list[dict[str, str]]:

@@ -29,7 +29,7 @@ from portal.core.tenants import ownership, team
 from portal.core.tenants.access import Action, entered
 from portal.core.tenants.models import Membership, OperatorRole, Project
 from portal.core.tenants.scope import tenant_scope
-from tests import builders
+from tests import builders, sharing
 from tests.api.door import door
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_access import ACTS, TENANTS, address
@@ -45,8 +45,7 @@ OWN = {
 SHOWN = {f"t/<slug:slug>/{rest}" for rest in OWN}
 
 
-@pytest.fixture
-def house() -> House:
+def a_house_of_two_projects() -> House:
     """Ben runs 17; 18 is Ada's; Zoe ran 41 in Ben's project, and 42 in one that he has nothing to do with."""
     house = a_house()
     account = house.cluster.accounts.create(name="hidden")
@@ -60,6 +59,9 @@ def house() -> House:
     )
     Membership.objects.filter(user=house.ben).update(scheduler_users=["ben"])
     return house
+
+
+begun, house = sharing.fixtures(a_house_of_two_projects, "house")
 
 
 def limited(house: House) -> None:

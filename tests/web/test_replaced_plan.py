@@ -6,7 +6,7 @@ import pytest
 
 from billing.catalog import subscriptions
 from billing.models import Subscription
-from tests import builders
+from tests import builders, sharing
 from tests.web.full_house import a_full_house
 from tests.web.house import House, page
 
@@ -23,13 +23,15 @@ PAGES = (
 )
 
 
-@pytest.fixture
-def house() -> House:
+def a_house_with_another_plan() -> House:
     house = a_full_house()
     other = builders.a_plan("instead", prices=[("gpu-hour", {}, "3.00", builders.LONG_AGO)])
     since = Subscription.objects.filter(tenant=house.vision).latest("since").since
     subscriptions.subscribe(tenant=house.vision, plan=other, since=since)
     return house
+
+
+begun, house = sharing.fixtures(a_house_with_another_plan, "house")
 
 
 @pytest.mark.parametrize("path", PAGES)
