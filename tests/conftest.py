@@ -6,7 +6,7 @@ import gc
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -142,6 +142,18 @@ def pytest_configure(config: pytest.Config) -> None:
     tiers.RUN.whole = tiers.LONG or tiers.PEERS in tiers.chosen(config)
     for marker in tiers.MARKERS:
         config.addinivalue_line("markers", marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Every second process reads the files from the last on: in a new checkout each compiles its half of them."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
+    if isinstance(collector, pytest.Directory) and int(worker.removeprefix("gw")) % 2:
+        report.result.reverse()  # the order of tests is made once all are read
+    return report
 
 
 @pytest.hookimpl(trylast=True)

@@ -56,18 +56,18 @@ def slurms(nodeids: Iterable[str]) -> set[str]:
 
 
 def order(items: list[pytest.Item]) -> None:
-    """Whole groups, the longest first; within one the tests stay as they are."""
+    """Whole groups, the longest first; within one file the tests stay as they are."""
     sizes: dict[str, int] = {}
     for item in items:
         name = group(item.nodeid)
         sizes[name] = sizes.get(name, 0) + 1
 
-    def rank(item: pytest.Item) -> tuple[int, int, str, bool]:
-        name = group(item.nodeid)
+    def rank(item: pytest.Item) -> tuple[int, int, str, bool, str]:
+        name, path = group(item.nodeid), item.nodeid.partition("::")[0]
         if name.split()[0] in LONGEST and sizes[name] < FEW:
-            return len(LONGEST) + 1, -sizes[name], name, ALL_JOBS not in item.nodeid
+            return len(LONGEST) + 1, -sizes[name], name, ALL_JOBS not in item.nodeid, path
         first = LONGEST.index(name) if name in LONGEST else len(LONGEST)
-        return first, -sizes[name], name, False
+        return first, -sizes[name], name, False, path
 
     items.sort(key=rank)
 
