@@ -113,11 +113,7 @@ def _ran(
     if page.next:
         return page.rows, page.next
     rest = PAGE - len(page.rows)
-    if read and rest:  # also parts that are not listed themselves, which are left out below
-        ids = [job.row.record_id for job in read if job.row.shown_at < since]
-    else:
-        going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
-        ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
+    ids = _going_on(ran, since, read if rest else ())  # of `read` also parts, which are left out below
     if not ids or not rest:
         more = page.rows[-1] if ids else None
         return page.rows, f"{more.shown_at}{pagination.BETWEEN}{more.record_id}" if more else ""
@@ -194,6 +190,14 @@ def waited(job: Job) -> int | None:
     return max(job.started - job.submitted, 0)
 
 
+def _going_on(ran: QuerySet[RatedJob], since: int, read: Sequence[Job]) -> list[int]:
+    """Records of those that were running when the range began; among `read` without a query."""
+    if read:
+        return [job.row.record_id for job in read if job.row.shown_at < since]
+    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
+    return list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
+
+
 def _in_range(tenant: Tenant, filters: JobFilter, read: Sequence[Job] = ()) -> QuerySet[RatedJob]:
     """As `newest` lists them, in one query set: those that began before a range are looked up by their ends first."""
     rows = matching(tenant, filters)
@@ -201,10 +205,7 @@ def _in_range(tenant: Tenant, filters: JobFilter, read: Sequence[Job] = ()) -> Q
         return rows
     since, until = filters.ran
     ran = rows.filter(started__isnull=False)
-    if read:
-        return ran.filter(record_id__in=[job.row.record_id for job in read])
-    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
-    ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
+    ids = _going_on(ran, since, read)
     began = Q(shown_at__gte=since, shown_at__lt=until)
     return ran.filter(began | Q(record_id__in=ids)) if ids else ran.filter(began)
 

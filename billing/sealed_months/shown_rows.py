@@ -52,7 +52,8 @@ def show(months: Collection[date], *, most: int | None, with_hours: bool = False
     """Have the tenant's rows of months beside those of the tables, of `most` jobs; and hours of telemetry.
 
     Raises NotShownError, and SealError for a file that is missing, cut or changed. However many months and files there
-    are, it asks four statements, or five where rows are shown already; two more for any number of jobs.
+    are, it asks three times, or four where rows are shown already, and copies rows once; for any number of jobs it
+    copies those of each month and kind.
     """
     with connection.cursor() as cursor:
         scope = _Scope.of(cursor)
@@ -62,9 +63,15 @@ def show(months: Collection[date], *, most: int | None, with_hours: bool = False
                 with read_files(files, PATIENCE if most else LONGEST) as reader:
                     reader.read(cursor, at_once=most is not None, rated=_spans(left))
                 _insert(cursor, scope, left, with_hours=with_hours)
-        if with_hours and not files and scope.owner:
-            with transaction.atomic():
-                _at_once(cursor, sql.HOURS, sql.FILL_HOURS, values={"role": scope.role})
+        if with_hours and not files:
+            _add_hours(cursor, scope)
+
+
+def _add_hours(cursor: CursorWrapper, scope: _Scope) -> None:
+    """Show hours of what is shown already."""
+    if scope.owner:
+        with transaction.atomic():
+            _at_once(cursor, sql.HOURS, sql.FILL_HOURS, values={"role": scope.role})
 
 
 def _spans(months: Sequence[date]) -> list[tuple[int, int]]:
@@ -99,6 +106,8 @@ def show_records(
                 with read_files(files, PATIENCE) as reader:
                     reader.read(cursor, records=list(records), part=part, with_parts=with_parts)
                 _insert(cursor, scope, [], with_hours=with_hours)
+        if with_hours and not files:
+            _add_hours(cursor, scope)
 
 
 def show_numbered(months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
@@ -121,6 +130,8 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
                 with read_files(chosen, PATIENCE) as reader:
                     reader.read(cursor, number=number, most=most)
                 _insert(cursor, scope, [])
+            elif own:
+                transaction.set_rollback(True)  # of the working table
     return looked_at
 
 
@@ -134,6 +145,9 @@ def write_usage(
     with connection.cursor() as cursor:
         scope = _Scope.of(cursor)
         scope.refuse_other()
+        cursor.execute(sql.FILES, {"months": list(months)})
+        if not _files(cursor, most):
+            return  # without tables: what a plan would have come to goes through all tenants
         with _prepared(cursor, scope, months, most) as own:
             if files := [file for file in own if file.kind != RATED.name]:
                 with read_files(files, PATIENCE if most else LONGEST) as reader:
@@ -166,14 +180,21 @@ class Reader:
     def read(self, cursor: CursorWrapper, *, at_once: bool = True, **chosen: Any) -> None:
         """Put jobs of all files, their runs and what was rated of them into the working table.
 
-        `chosen` as `parquet.Program.read_jobs` takes it. `at_once` in one statement, while all rows are in `/tmp`.
+        `chosen` as `parquet.Program.read_jobs` takes it. `at_once` by one copy, while all rows are in `/tmp`; else only
+        those of one month and kind are there at a time.
         """
-        paths = {kind: [self.directory / file.path for file in self.of(kind)] for kind in SHOWN_COLUMNS}
-        kinds = [kind for kind in SHOWN_COLUMNS if paths[kind]]
-        for some in [kinds] if at_once else [[kind] for kind in kinds]:
-            columns = {kind: SHOWN_COLUMNS[kind] for kind in some}
-            self.program.read_jobs(paths, columns, **chosen)
-            load.copy_further(cursor, self.program.rows)
+        months = sorted({file.month.month for file in self.files})
+        shares: list[tuple[Collection[str], Collection[date]]] = [
+            ([kind], [month]) for month in months for kind in SHOWN_COLUMNS
+        ]
+        for kinds, some in [(SHOWN_COLUMNS.keys(), months)] if at_once else shares:
+            paths = {
+                kind: [self.directory / file.path for file in self.of(kind) if file.month.month in some]
+                for kind in SHOWN_COLUMNS
+            }
+            if columns := {kind: SHOWN_COLUMNS[kind] for kind in kinds if paths[kind]}:
+                self.program.read_jobs(paths, columns, **chosen)
+                load.copy_further(cursor, self.program.rows)
 
 
 @contextmanager

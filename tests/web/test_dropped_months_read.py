@@ -273,6 +273,24 @@ def test_a_download_that_is_closed_half_way_leaves_nothing_behind() -> None:
         assert cursor.fetchone() == (None, "none")
 
 
+def test_a_search_that_reads_no_file_keeps_no_page_from_reading_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    enter_march()
+    sealed()
+    jobs_of_march = RatedJob.objects.filter(tenant=a_lab(), started__lt=at("2026-04-01").timestamp()).count()
+    dropped()
+    monkeypatch.setattr(absent_records, "SEARCHED", 0)
+    with tenant_scope(a_lab()):
+        assert absent_records.show_numbered("1", most=5) == [MARCH]
+        absent_records.show([MARCH])
+        assert jobs_shown() == jobs_of_march > 0
+
+
+def jobs_shown() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM billing_ratedjob WHERE started < 1775001600")
+        return int(cursor.fetchone()[0])
+
+
 def test_few_wait_for_files_and_who_has_no_job_in_them_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     enter_march()
     sealed()
