@@ -31,8 +31,9 @@ def vision(settings: Any, tmp_path: Path) -> Tenant:
     close("2026-04", on="2026-05-03")
     sealed()
     drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
-    with connection.cursor() as cursor:  # small as they are, the tables would be read whole
-        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = on")
+    with connection.cursor() as cursor:
+        # Small as they are, the tables would be read whole, also by functions that the session has planned before.
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = on; DISCARD PLANS")
     return Tenant.objects.get(slug="vision-lab")
 
 
