@@ -19,11 +19,13 @@ from django.urls import resolve
 from billing.models import RatedJob
 from billing.sealed_months import drop, seal
 from portal.core.tenants.models import Membership, Tenant
-from tests.builders import a_job, ingest
-from tests.sealed_march import NOW
+from tests.builders import a_job, a_person, ingest
+from tests.sealed_march import NOW, enter_march
 from tests.stories import close
 from tests.web.house import House, a_house, signed_in
 from tests.web.test_access import ACTS, NOT_YET, TENANTS, address
+from tests.web.test_dropped_months_read import dropped as drop_march
+from tests.web.test_dropped_months_read import sealed as seal_march
 from tests.web.test_page_weight import ASKED, QUERIES, is_question
 
 pytestmark = pytest.mark.django_db(transaction=True)  # what is shown of files goes as a transaction ends
@@ -182,5 +184,17 @@ def test_nor_does_one_of_who_sees_their_own_usage_alone(house: House) -> None:
     dropped(*MONTHS)
     for path in paths:
         found = asked(ben, path)
+        assert found.of_files, path
+        assert found.statements <= QUERIES, (path, found)
+
+
+@pytest.mark.sample
+def test_of_one_dropped_month_a_list_and_its_totals_ask_no_more_than_any_page() -> None:
+    enter_march()
+    seal_march()
+    drop_march()
+    ann = signed_in(a_person(tenant=Tenant.objects.get(slug="vision-lab")))
+    for path in ("/t/vision-lab/jobs/?period=2026-03-01", "/t/vision-lab/jobs/?period=2026-03-01&totals=1"):
+        found = asked(ann, path)
         assert found.of_files, path
         assert found.statements <= QUERIES, (path, found)
