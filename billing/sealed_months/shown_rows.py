@@ -52,8 +52,7 @@ def show(months: Collection[date], *, most: int | None, with_hours: bool = False
     """Have the tenant's rows of months beside those of the tables, of `most` jobs; and hours of telemetry.
 
     Raises NotShownError, and SealError for a file that is missing, cut or changed. However many months and files there
-    are, it asks three times, or four where rows are shown already, and copies rows once; for any number of jobs it
-    copies those of each month and kind.
+    are, it asks four times, or five where rows are shown already; more of more than MOST jobs.
     """
     with connection.cursor() as cursor:
         scope = _Scope.of(cursor)
@@ -61,7 +60,7 @@ def show(months: Collection[date], *, most: int | None, with_hours: bool = False
         with _prepared(cursor, scope, left, most) as files:
             if files:
                 with read_files(files, PATIENCE if most else LONGEST) as reader:
-                    reader.read(cursor, at_once=most is not None, rated=_spans(left))
+                    reader.read(cursor, rated=_spans(left))
                 _insert(cursor, scope, left, with_hours=with_hours)
         if with_hours and not files:
             _add_hours(cursor, scope)
@@ -104,7 +103,7 @@ def show_records(
         with _prepared(cursor, scope, left, None) as files:
             if files:
                 with read_files(files, PATIENCE) as reader:
-                    reader.read(cursor, records=list(records), part=part, with_parts=with_parts)
+                    reader.read(cursor, is_few=True, records=list(records), part=part, with_parts=with_parts)
                 _insert(cursor, scope, [], with_hours=with_hours)
         if with_hours and not files:
             _add_hours(cursor, scope)
@@ -128,7 +127,7 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
                 most = MOST * len(looked_at)  # jobs of others are left out once they are read
             if chosen := [files[month] for month in looked_at if month in files]:
                 with read_files(chosen, PATIENCE) as reader:
-                    reader.read(cursor, number=number, most=most)
+                    reader.read(cursor, is_few=True, number=number, most=most)
                 _insert(cursor, scope, [])
             elif own:
                 transaction.set_rollback(True)  # of the working table
@@ -151,7 +150,7 @@ def write_usage(
         with _prepared(cursor, scope, months, most) as own:
             if files := [file for file in own if file.kind != RATED.name]:
                 with read_files(files, PATIENCE if most else LONGEST) as reader:
-                    reader.read(cursor, at_once=most is not None)
+                    reader.read(cursor)
                     _insert(cursor, scope, [])
                     values = {"since": since, "until": until, "months": list(months)}
                     with cursor.copy(sql.USAGE, values) as copy:
@@ -177,17 +176,17 @@ class Reader:
             file.month.month: load.names_of(self.program, self.directory, [file]) for file in self.of(NAMES)
         }
 
-    def read(self, cursor: CursorWrapper, *, at_once: bool = True, **chosen: Any) -> None:
+    def read(self, cursor: CursorWrapper, *, is_few: bool = False, **chosen: Any) -> None:
         """Put jobs of all files, their runs and what was rated of them into the working table.
 
-        `chosen` as `parquet.Program.read_jobs` takes it. `at_once` by one copy, while all rows are in `/tmp`; else only
-        those of one month and kind are there at a time.
+        By one copy where they are few, as a page's are; else only those of one month and kind are in `/tmp` at a time.
+        `chosen` as `parquet.Program.read_jobs` takes it.
         """
         months = sorted({file.month.month for file in self.files})
-        shares: list[tuple[Collection[str], Collection[date]]] = [
-            ([kind], [month]) for month in months for kind in SHOWN_COLUMNS
-        ]
-        for kinds, some in [(SHOWN_COLUMNS.keys(), months)] if at_once else shares:
+        shares: list[tuple[Collection[str], Collection[date]]] = [(SHOWN_COLUMNS.keys(), months)]
+        if not is_few and sum(file.rows for file in self.of(JOBS.name)) > MOST:
+            shares = [([kind], [month]) for month in months for kind in SHOWN_COLUMNS]
+        for kinds, some in shares:
             paths = {
                 kind: [self.directory / file.path for file in self.of(kind) if file.month.month in some]
                 for kind in SHOWN_COLUMNS

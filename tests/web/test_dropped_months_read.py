@@ -14,7 +14,7 @@ from billing.documents import issued
 from billing.models import Evidence, Invoice, RatedJob
 from billing.queries import job_parts, jobs, line_usage
 from billing.rating import engine
-from billing.sealed_months import drop, parquet, seal, shown_rows
+from billing.sealed_months import drop, load, parquet, seal, shown_rows
 from billing.tasks import render_document
 from clusters import absent_records
 from clusters.models import Account, Cluster
@@ -271,6 +271,31 @@ def test_a_download_that_is_closed_half_way_leaves_nothing_behind() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass('pg_temp.shown_job'), current_setting('role')")
         assert cursor.fetchone() == (None, "none")
+
+
+@pytest.mark.parametrize("most", [0, 50_000])
+def test_a_download_is_the_same_however_many_jobs_pass_at_once(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_march()
+    april = a_job(job_id="4", started="2026-04-10 10:00", ended="2026-04-10 11:00")
+    ingest(Cluster.objects.get(), april, as_of="2026-04-20")
+    sealed(MARCH, APRIL)
+    ann, path = a_person(tenant=a_lab()), "/t/vision-lab/jobs/csv?from=2026-03-01&through=2026-04-30"
+    before = content_of(ann, path)
+    dropped(MARCH, APRIL)
+    monkeypatch.setattr(shown_rows, "MOST", most)
+    copied, copy = [], load.copy_further
+
+    def copied_further(cursor: Any, rows: Path) -> str:
+        copied.append(rows)
+        return copy(cursor, rows)
+
+    monkeypatch.setattr(load, "copy_further", copied_further)
+    assert content_of(ann, path) == before
+    assert b"2026-03-02T" in before
+    assert b"2026-04-10T" in before
+    assert len(copied) == (1 if most else 6)
 
 
 def test_a_search_that_reads_no_file_keeps_no_page_from_reading_one(monkeypatch: pytest.MonkeyPatch) -> None:
