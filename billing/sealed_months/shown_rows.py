@@ -68,7 +68,7 @@ def show(months: Collection[date], *, most: int | None, with_hours: bool = False
 
 def _add_hours(cursor: CursorWrapper, scope: _Scope) -> None:
     """Show hours of what is shown already."""
-    if scope.owner:
+    if scope.owner and scope.is_writable:
         with transaction.atomic():
             _at_once(cursor, sql.HOURS, sql.FILL_HOURS, values={"role": scope.role})
 
