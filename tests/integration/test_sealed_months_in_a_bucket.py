@@ -111,7 +111,7 @@ def test_pages_of_a_dropped_month_fetch_what_the_cache_lacks_of_their_tenant_alo
     assert ">1</a>" in ann.get(path).content.decode()
     fetched = {f"{file.relative_to(cached / '2026-03')}" for file in cached.rglob("*.parquet")}
     own = f"tenant-{lab.pk}"
-    assert fetched == {f"{own}/jobs.parquet", f"{own}/rated.parquet", "records.parquet", "names.parquet"}
+    assert fetched == {f"{own}/jobs.parquet", f"{own}/rated.parquet", "records.parquet"}
     shutil.rmtree(cached)
     goes_away(settings)
     answer = ann.get(path)
