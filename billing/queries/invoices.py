@@ -192,13 +192,13 @@ def _detail(rows: InvoiceQuerySet, *, on: date, count_jobs: bool) -> Detail:
         .annotate(kept_count=F("kept_jobs__jobs"))
         .order_by("position")
     )
-    kept = {line.pk: line.kept_count for line in lines if line.kept_count is not None}
+    stored = {line.pk: line.kept_count for line in lines if line.kept_count is not None}
     is_void = invoice.state == InvoiceState.VOID
     return Detail(
         invoice,
         compute_balance(invoice=invoice, on=on),
         lines,
-        line_usage.counts(invoice, lines, kept=kept) if count_jobs else {},
+        line_usage.counts(invoice, lines, stored=stored) if count_jobs else {},
         _credited_jobs(lines),
         list(invoice.payments.order_by("received_on", "pk")),
         list(invoice.taxes.order_by("-rate", "category")),

@@ -79,13 +79,13 @@ def keep(invoice: Invoice) -> None:
         cursor.execute(sql.KEEP, _reach(invoice, missing) | {"invoice": invoice.pk, "kept": KEPT})
 
 
-def counts(invoice: Invoice, lines: Sequence[InvoiceLine], *, kept: Mapping[int, int]) -> dict[int, int]:
-    """How many jobs stand behind each line, by its position; `kept` has those that are kept, by the line's id.
+def counts(invoice: Invoice, lines: Sequence[InvoiceLine], *, stored: Mapping[int, int]) -> dict[int, int]:
+    """How many jobs stand behind each line, by its position; `stored` has those that are kept, by the line's id.
 
     Without a query, or with three before they are kept.
     """
-    counted = {line.position: kept[line.pk] for line in lines if kept.get(line.pk)}
-    missing = [line for line in lines if line.pk not in kept and _has_jobs(line)]
+    counted = {line.position: stored[line.pk] for line in lines if stored.get(line.pk)}
+    missing = [line for line in lines if line.pk not in stored and _has_jobs(line)]
     if missing:
         reach = _reach(invoice, missing)
         absent_records.show(_absent(reach))

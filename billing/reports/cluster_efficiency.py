@@ -14,12 +14,13 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from billing.catalog import plans
 from billing.reports import capacity_use, efficiency_snapshots, reporting, waste
 from billing.reports.capacity_use import CapacityUse
 from billing.reports.efficiency_snapshots import JOBS, PODS, TOP_JOBS, WASTE, Figures, Waiting
 from billing.reports.reporting import Whole
 from billing.reports.shapes import By, Capacity, ModelCapacity, Nodes, Report
-from billing.reports.waste import Cheaper, Kind, Waste
+from billing.reports.waste import Cheaper, Kind, Waste, WasteQuery
 from billing.sealed_months import all_tenants_rows
 from billing.sealed_months.all_tenants_rows import MOST_RECORDS
 from clusters import absent_records, usage_reports
@@ -144,8 +145,11 @@ def _compute(
     top_jobs: int,
     kinds: Sequence[Kind],
 ) -> dict[str, Any]:
+    by_use = plans.by_use()
     sums = (
-        reporting.sums_of_cluster(cluster, since=since, until=until, bys=bys, limit=PODS, top_jobs=top_jobs)
+        reporting.sums_of_cluster(
+            cluster, since=since, until=until, bys=bys, limit=PODS, top_jobs=top_jobs, by_use=by_use
+        )
         if bys
         else {}
     )
@@ -159,9 +163,7 @@ def _compute(
             waiting = usage_reports.waiting_jobs(
                 cluster, models=waited, since=days[0], until=days[1], most=JOBS
             )
-    rows = waste.rows_of_cluster(
-        cluster, since=days[0], until=days[1], cheaper=cheaper, kinds=kinds, jobs=JOBS
-    )
+    rows = waste.rows_of_cluster(cluster, WasteQuery(*days, cheaper, kinds, JOBS, by_use))
     return {by.value: asdict(one) for by, one in sums.items()} | {
         WASTE: rows,
         WHOLE: {

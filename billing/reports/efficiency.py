@@ -17,7 +17,7 @@ from billing.models import PeriodJobs
 from billing.reports import efficiency_snapshots, reporting, waste
 from billing.reports.efficiency_snapshots import JOBS, PODS, TOP_JOBS, WASTE, Figures, Waiting
 from billing.reports.shapes import By, Report
-from billing.reports.waste import Cheaper, Kind, Waste
+from billing.reports.waste import Cheaper, Kind, Waste, WasteQuery
 from clusters import absent_records
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, tenant_scope
@@ -134,9 +134,7 @@ def _compute(
         else {}
     )
     end = waste.end_of_use(until, moment, since)
-    rows = waste.rows_of_tenant(
-        tenant, since=since, until=end, cheaper=cheaper, kinds=kinds, jobs=JOBS, by_use=by_use
-    )
+    rows = waste.rows_of_tenant(tenant, WasteQuery(since, end, cheaper, kinds, JOBS, by_use))
     return {by.value: asdict(found) for by, found in sums.items()} | {WASTE: rows}
 
 

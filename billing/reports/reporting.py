@@ -124,13 +124,13 @@ def of_cluster(
 
 
 def sums_of_cluster(
-    cluster: Cluster, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int
+    cluster: Cluster, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int, by_use: bool
 ) -> dict[By, Sums]:
     """What reports of everybody's use by each of `bys` are made of. One or two queries.
 
-    The caller has read dropped months: see `all_tenants_rows`.
+    The caller has read dropped months: see `all_tenants_rows`; `by_use` is what `plans.by_use` says.
     """
-    return _load_sums(_SumsQuery(bys, since, until, cluster.pk, None, limit, top_jobs, plans.by_use()))
+    return _load_sums(_SumsQuery(bys, since, until, cluster.pk, None, limit, top_jobs, by_use))
 
 
 def whole_of(cluster: Cluster, *, since: int, until: int) -> Whole:

@@ -134,19 +134,32 @@ class Waste:
         return sum((use.zero for use in self.models.values()), ZERO)
 
 
+@dataclass(frozen=True, slots=True)
+class WasteQuery:
+    """What is asked of usage in [since, until), epoch seconds: findings, and so many jobs of each of `kinds`.
+
+    `by_use` is what `plans.by_use` says, which a page asks once.
+    """
+
+    since: int
+    until: int
+    cheaper: Cheaper
+    kinds: Sequence[Kind]
+    jobs: int
+    by_use: bool
+
+
 def of_cluster(cluster: Cluster, *, since: int, until: int, kind: Kind | None = None, jobs: int = 0) -> Waste:
     """Everybody's use of a cluster; with a kind its most expensive jobs. Four queries in the tables."""
-    cheaper, kinds = cheaper_models(None), [kind] if kind else []
+    query = WasteQuery(since, until, cheaper_models(None), [kind] if kind else [], jobs, plans.by_use())
     with transaction.atomic(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
-        rows = rows_of_cluster(cluster, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
-    return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
+        rows = rows_of_cluster(cluster, query)
+    return waste_of_rows(rows, since=since, until=until, cheaper=query.cheaper, kind=kind)
 
 
-def rows_of_cluster(
-    cluster: Cluster, *, since: int, until: int, cheaper: Cheaper, kinds: Sequence[Kind], jobs: int
-) -> Rows:
+def rows_of_cluster(cluster: Cluster, query: WasteQuery) -> Rows:
     """As `rows_of_tenant`, of everybody's use of a cluster."""
-    return _load(sql.WASTE, cluster.pk, None, since, until, cheaper, kinds, jobs, plans.by_use())
+    return _load(sql.WASTE, query, cluster=cluster.pk)
 
 
 def of_tenant(
@@ -154,34 +167,16 @@ def of_tenant(
 ) -> Waste:
     """What a tenant held of all clusters. Runs inside its scope; `cheaper` is read outside of it. Three queries."""
     absent_records.show(absent_records.list_between(since, until), with_hours=True)
-    kinds = [kind] if kind else []
-    rows = rows_of_tenant(
-        tenant,
-        since=since,
-        until=until,
-        cheaper=cheaper,
-        kinds=kinds,
-        jobs=jobs,
-        by_use=plans.by_use(),
-    )
-    return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
+    query = WasteQuery(since, until, cheaper, [kind] if kind else [], jobs, plans.by_use())
+    return waste_of_rows(rows_of_tenant(tenant, query), since=since, until=until, cheaper=cheaper, kind=kind)
 
 
-def rows_of_tenant(
-    tenant: Tenant,
-    *,
-    since: int,
-    until: int,
-    cheaper: Cheaper,
-    kinds: Sequence[Kind],
-    jobs: int,
-    by_use: bool,
-) -> Rows:
-    """What the statement answers: GPU-seconds by price, and so many jobs of each kind. One query.
+def rows_of_tenant(tenant: Tenant, query: WasteQuery) -> Rows:
+    """What the statement answers: GPU-seconds by price, and jobs of each kind. One query.
 
-    The caller has months shown whose rows are in files; `by_use` is what `plans.by_use` says.
+    The caller has months shown whose rows are in files.
     """
-    return _load(_OWN, None, tenant.pk, since, until, cheaper, kinds, jobs, by_use)
+    return _load(_OWN, query, tenant=tenant.pk)
 
 
 def waste_of_rows(rows: Rows, *, since: int, until: int, cheaper: Cheaper, kind: Kind | None = None) -> Waste:
@@ -236,27 +231,19 @@ _OWN = (
 
 
 def _load(
-    statement: str,
-    cluster: int | None,
-    tenant: int | None,
-    since: int,
-    until: int,
-    cheaper: Cheaper,
-    kinds: Sequence[Kind],
-    jobs: int,
-    by_use: bool,
+    statement: str, query: WasteQuery, *, cluster: int | None = None, tenant: int | None = None
 ) -> Rows:
     values = {
         "cluster": cluster,
         "tenant": tenant,
-        "since": since,
-        "until": until,
-        "by_use": by_use,
-        "dear": list(cheaper),
-        "less": [unit_price for unit_price, _ in cheaper.values()],
+        "since": query.since,
+        "until": query.until,
+        "by_use": query.by_use,
+        "dear": list(query.cheaper),
+        "less": [unit_price for unit_price, _ in query.cheaper.values()],
         "small": SMALL,
-        "kinds": [kind.value for kind in kinds],
-        "jobs": jobs,
+        "kinds": [kind.value for kind in query.kinds],
+        "jobs": query.jobs,
     }
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('work_mem', '64MB', true)")

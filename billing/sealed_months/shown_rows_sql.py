@@ -119,6 +119,7 @@ JOIN shown_job j ON t.kind = 'records' AND j.record_id = t.id
 WHERE NOT EXISTS (SELECT FROM shown_run r WHERE r.record_id = j.record_id AND r.tenant_id = j.tenant_id)
 ON CONFLICT DO NOTHING
 """
+
 USAGE = f"""
 COPY (
     SELECT j.record_id, r.revision, r.cluster_id, j.cluster, r.account_id, j.account, j.job_id, j.name, j."user",

@@ -57,7 +57,7 @@ MORE = {"/t/vision-lab/exports/focus?period=2026-03": 28}
 """A file of all documents of a month, each of which it asks for; and twice, as it is refused before it is sent."""
 
 
-class Asked(NamedTuple):
+class Cost(NamedTuple):
     """What a page asked the database."""
 
     statements: int
@@ -131,14 +131,14 @@ def _kind(path: str) -> tuple[str, ...]:
     return resolve(split.path).route, *sorted(name for name, _ in parse_qsl(split.query))
 
 
-def asked(client: Client, path: str) -> Asked:
+def cost_of(client: Client, path: str) -> Cost:
     connection.queries_log.clear()  # which has room for a thousandfold of a page's
     with CaptureQueriesContext(connection) as queries:
         response: Any = client.get(path)
         response.getvalue()
     statements = [query["sql"] or "" for query in queries]
     count = sum(is_question(sql) for sql in statements)
-    return Asked(count, any("INSERT INTO shown_job" in sql for sql in statements), response.status_code)
+    return Cost(count, any("INSERT INTO shown_job" in sql for sql in statements), response.status_code)
 
 
 def test_a_page_asks_as_often_for_six_dropped_months_as_for_one(house: House) -> None:
@@ -152,9 +152,9 @@ def test_a_page_asks_as_often_for_six_dropped_months_as_for_one(house: House) ->
     seeds += [f"/t/vision-lab/{form}" for form in FORMS] + [f"/t/vision-lab/jobs/{pod}/"]
     paths = walked(ann, seeds)
     dropped(MONTHS[0])
-    one = {path: asked(ann, path) for path in paths}
+    one = {path: cost_of(ann, path) for path in paths}
     dropped(*MONTHS[1:])
-    six = {path: asked(ann, path) for path in paths}
+    six = {path: cost_of(ann, path) for path in paths}
     of_files = [path for path in paths if one[path].of_files]
     assert len(of_files) > 30
     assert {path: (one[path], six[path]) for path in of_files if one[path] != six[path]} == {}
@@ -165,7 +165,7 @@ def test_a_page_asks_as_often_for_six_dropped_months_as_for_one(house: House) ->
         RatedJob.objects.get(part_of="team/train", tenant=house.vision, started__lt=1775000000).record_id
         == pod
     )
-    late = asked(ann, f"/t/vision-lab/jobs/{pod}/")
+    late = cost_of(ann, f"/t/vision-lab/jobs/{pod}/")
     assert late.of_files
     assert late.statements <= QUERIES
 
@@ -183,9 +183,9 @@ def test_nor_does_one_of_who_sees_their_own_usage_alone(house: House) -> None:
     paths.append(f"/t/vision-lab/jobs/{record.record_id}/")
     dropped(*MONTHS)
     for path in paths:
-        found = asked(ben, path)
-        assert found.of_files, path
-        assert found.statements <= QUERIES, (path, found)
+        cost = cost_of(ben, path)
+        assert cost.of_files, path
+        assert cost.statements <= QUERIES, (path, cost)
 
 
 @pytest.mark.sample
@@ -195,6 +195,6 @@ def test_of_one_dropped_month_a_list_and_its_totals_ask_no_more_than_any_page() 
     drop_march()
     ann = signed_in(a_person(tenant=Tenant.objects.get(slug="vision-lab")))
     for path in ("/t/vision-lab/jobs/?period=2026-03-01", "/t/vision-lab/jobs/?period=2026-03-01&totals=1"):
-        found = asked(ann, path)
-        assert found.of_files, path
-        assert found.statements <= QUERIES, (path, found)
+        cost = cost_of(ann, path)
+        assert cost.of_files, path
+        assert cost.statements <= QUERIES, (path, cost)

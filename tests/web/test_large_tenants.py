@@ -226,9 +226,9 @@ def test_the_jobs_of_a_line_are_the_same_before_and_after_they_are_kept(labs: La
         invoice = invoice_of(lab, "2026-03")
         lines = list(invoice.lines.order_by("position"))
         in_rows = dict(LineJobs.objects.filter(tenant=lab).values_list("line", "jobs"))
-        kept = line_usage.counts(invoice, lines, kept=in_rows), [_all_pages(line, 6) for line in lines]
+        kept = line_usage.counts(invoice, lines, stored=in_rows), [_all_pages(line, 6) for line in lines]
         LineJobs.objects.filter(tenant=lab).delete()
-        looked_for = line_usage.counts(invoice, lines, kept={}), [_all_pages(line, 6) for line in lines]
+        looked_for = line_usage.counts(invoice, lines, stored={}), [_all_pages(line, 6) for line in lines]
         assert kept == looked_for
         assert [len(jobs) for jobs in kept[1]] == [6 * line_usage.PAGE] * len(lines)
         line_usage.keep(invoice)

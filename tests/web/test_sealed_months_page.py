@@ -117,9 +117,9 @@ def test_the_page_asks_no_more_of_six_months_than_of_one(march: None, op: User, 
     client = signed_in(op)
 
     def queries() -> int:
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as captured:
             assert "March 2026" in client.get(PAGE).content.decode()
-        return len(asked)
+        return len(captured)
 
     before = queries()
     jobs = [
