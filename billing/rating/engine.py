@@ -36,10 +36,11 @@ Selected = Mapping[str, bool]
 """What prices of the plans concerned select by, and differ by: the answer to `price_spans.SELECTED`."""
 
 
-def rate_touched() -> None:
-    """Rate what the ledger stored in this transaction."""
-    if usage.load_touched():
+def rate_touched() -> bool:
+    """Rate what the ledger stored in this transaction; whether there was anything, and so the working tables are."""
+    if any_touched := usage.load_touched() > 0:
         _rate()
+    return any_touched
 
 
 def rate_utilised() -> None:

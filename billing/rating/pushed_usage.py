@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -99,8 +99,8 @@ def push(*, cluster: Cluster, values: Sequence[object], moment: datetime) -> Pus
         fresh, others = _not_known(cursor, cluster, newest)
         answers |= others
         bad = [answer.rejection.row for answer in answers.values() if answer.rejection is not None]
-        answers |= _store(cursor, cluster, fresh, bad, moment)
-        warnings = _warnings(cursor) if fresh else Warnings()
+        became, warnings = _store(cursor, cluster, fresh, bad, moment)
+        answers |= became
         taken = [
             event for place, event in readable if place not in answers or answers[place].rejection is None
         ]
@@ -129,14 +129,16 @@ def flag_silent_runs(*, silence: timedelta, moment: datetime) -> int:
 
 def _refusal(event: Event, moment: datetime) -> Rejection | None:
     """What cannot be true of it, with the text as it was sent."""
-    if event.time > moment + timedelta(seconds=validation.CLOCK_SKEW):
-        values = {
-            "field": "time",
-            "at": f"{event.time:%Y-%m-%d %H:%M:%S} UTC",
-            "now": f"{moment:%Y-%m-%d %H:%M:%S} UTC",
-        }
-        row = BadRow(code="from-the-future", values=values, raw=event.raw, source_key=event.key)
-        return Rejection("/time", row)
+    times = {"/time": event.time, "/data/through": event.complete_through}  # a year typed wrong would let months close
+    for pointer, at in times.items():
+        if at is not None and at > moment + timedelta(seconds=validation.CLOCK_SKEW):
+            values = {
+                "field": pointer.rpartition("/")[2],
+                "at": f"{at:%Y-%m-%d %H:%M:%S} UTC",
+                "now": f"{moment:%Y-%m-%d %H:%M:%S} UTC",
+            }
+            row = BadRow(code="from-the-future", values=values, raw=event.raw, source_key=event.key)
+            return Rejection(pointer, row)
     fact, now = event.fact, int(moment.timestamp())
     bad = None if fact is None else validation.refuse(fact, now=now) or _too_old(fact, now)
     if fact is None or bad is None:
@@ -181,11 +183,12 @@ def _not_known(
 
 def _store(
     cursor: Any, cluster: Cluster, fresh: Iterable[tuple[int, Event]], bad: Sequence[BadRow], moment: datetime
-) -> dict[int, Answer]:
+) -> tuple[dict[int, Answer], Warnings]:
+    """What became of each by its place. There is nothing to warn of where an event changes no run or sum."""
     places = {event.key: place for place, event in fresh}
     events = [event for _, event in fresh]
     if not events and not bad:
-        return {}
+        return {}, Warnings()
     facts = [event.fact for event in events if event.fact is not None]
     if (energy := EnergySums.of(cluster)) is not None:
         facts += energy.of_runs(facts[:])
@@ -198,9 +201,9 @@ def _store(
     events = [event for event in events if event.key not in refused]
     answers = {places[key]: answer for key, answer in refused.items()}
     if not events:
-        return answers
+        return answers, Warnings()
     meters.mark_used({fact.meter for fact in facts if fact.meter}, moment=moment)
-    engine.rate_touched()
+    warnings = _warnings(cursor) if engine.rate_touched() else Warnings()
     values = {
         "cluster": cluster.pk,
         "keys": [event.key for event in events],
@@ -211,11 +214,12 @@ def _store(
     }
     cursor.execute(sql.KEEP_NEWEST, values)
     cursor.execute(sql.VERDICTS)
-    return answers | {
+    seen = {
         places[key]: Answer(Became(_SEEN.get(verdict, Became.DUPLICATE)))
         for key, verdict in cursor.fetchall()
         if key in places  # the energy of runs has no event of its own
     }
+    return answers | seen, warnings
 
 
 def _warnings(cursor: Any) -> Warnings:
@@ -227,8 +231,8 @@ def _warnings(cursor: Any) -> Warnings:
 
 
 def _move_watermark(cursor: Any, cluster: Cluster, events: Sequence[Event], moment: datetime) -> None:
-    """As far as the sender says that all was sent, and never beyond now."""
+    """As far as the sender says that all was sent, and never beyond now, where the sender's clock is ahead."""
     ends = [event.complete_through for event in events if event.complete_through is not None]
     if ends:
-        through = min(datetime.fromtimestamp(max(ends), UTC), moment)
-        cursor.execute(ledger.sql.MOVE_WATERMARK, {"cluster": cluster.pk, "as_of": through})
+        as_of = min(max(ends), moment)
+        cursor.execute(ledger.sql.MOVE_WATERMARK, {"cluster": cluster.pk, "as_of": as_of})

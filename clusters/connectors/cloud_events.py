@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -112,7 +112,7 @@ class Envelope(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event that could be read. Either `fact` or `complete_through`, an epoch second, is there."""
+    """One event that could be read. Either `fact` or `complete_through` is there."""
 
     id: str
     key: str  # the run's, unique for ever in its cluster
@@ -122,7 +122,7 @@ class Event:
     raw: str
     pointer: str = ""  # to what describes the run, where that is one text
     fact: UsageFact | None = None
-    complete_through: int | None = None
+    complete_through: datetime | None = None  # to the second
 
     @property
     def is_sum(self) -> bool:
@@ -160,7 +160,7 @@ def read(value: object, rows: SingleRows, meters: MeterUnits = MappingProxyType(
 def _event(event: Envelope, key: str, raw: str) -> Event | Rejection:
     if event.type == COMPLETE:
         through = msgspec.convert(event.data, Completeness).through
-        return Event(**_base(event, key, raw), complete_through=sums.second(through))
+        return Event(**_base(event, key, raw), complete_through=through.astimezone(UTC).replace(microsecond=0))
     shape = (
         msgspec.convert(event.data, EndedRun) if event.type == RUN else msgspec.convert(event.data, OpenRun)
     )

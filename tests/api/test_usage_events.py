@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connections
+from django.db import connection, connections
 
 from billing.models import PeriodTotal, RatedJob
 from billing.rating import pushed_usage
@@ -184,6 +184,31 @@ class TestPushing:
         assert statuses(send(op, event, ONE)) == ["accepted"]
         own.refresh_from_db()
         assert own.complete_through == at("2026-04-03")
+
+    def test_a_wrong_year_of_completeness_is_rejected_so_that_no_month_closes_by_it(
+        self, op: Door, own: Cluster
+    ) -> None:
+        through = {"through": "2099-04-03T02:00:00+02:00"}
+        event = an_event(9, "org.clustertab.usage.complete", "2026-04-03T00:10:00Z", through)
+        answer = send(op, event, ONE)
+        assert statuses(answer) == ["rejected"]
+        (error,) = answer.body["results"][0]["errors"]
+        assert error["pointer"] == "/data/through"
+        assert "Its time through is 2099-04-03 00:00:00 UTC, after the clock here" in error["detail"]
+        own.refresh_from_db()
+        assert own.complete_through is None
+
+    def test_a_run_that_still_waits_may_be_sent_over_a_connection_that_never_rated(self, op: Door) -> None:
+        shape = {**a_run()["data"], "submitted": "2026-04-02T09:00:00Z"}
+        waiting = {name: value for name, value in shape.items() if name not in {"started", "ended"}}
+        for clock, became in (("10:20", "accepted"), ("10:50", "duplicate"), ("11:20", "duplicate")):
+            with connection.cursor() as cursor:
+                cursor.execute("DISCARD TEMP")  # the working tables of whoever rated over it before
+            event = an_event(1, "org.clustertab.usage.open", f"2026-04-02T{clock}:00Z", waiting)
+            answer = send(op, [event])
+            assert statuses(answer) == [became]
+            assert answer.body["warnings"] == {"unassigned": {}, "unpriced": {}, "waived": {}}
+        assert PushedRun.objects.get().time == at("2026-04-02 11:20")
 
     def test_a_cluster_that_is_read_otherwise_takes_no_events(self, op: Door, house: House) -> None:
         path = f"/usage-events?cluster={house.cluster.name}"
