@@ -15,8 +15,9 @@ from decimal import Decimal
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import DecimalField, Q, QuerySet
 
 from billing.catalog.plans import PlanError, billed
 from billing.models import (
@@ -221,6 +222,7 @@ def _set(
 
 def _write(row: T, values: dict[str, Any], *, new: bool) -> T:
     """Save the row if it is new or something of it differs, and may."""
+    _refuse_digits(row, values)
     differing = {name for name, value in values.items() if getattr(row, name) != value}
     late = row.tenant_id is not None or isinstance(row, Discount)  # whose dates say from when
     if new and not late and billed(row.version):
@@ -236,6 +238,19 @@ def _write(row: T, values: dict[str, Any], *, new: bool) -> T:
     if new or differing:
         row.save()
     return row
+
+
+def _refuse_digits(row: Term, values: Mapping[str, Any]) -> None:
+    """Raise PlanError for a number that its column cannot hold."""
+    for name, value in values.items():
+        column = row._meta.get_field(name)
+        if isinstance(column, DecimalField) and value is not None:
+            try:
+                column.run_validators(value)
+            except ValidationError as error:
+                most = 10 ** (column.max_digits - column.decimal_places)
+                places = column.decimal_places
+                raise PlanError("term-number", column=name, most=most, places=places, value=value) from error
 
 
 def _refuse_dates(name: str, begins: date | None, ends: date | None) -> None:

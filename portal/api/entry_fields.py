@@ -80,8 +80,9 @@ def _serializer_field(field: Field) -> serializers.Field[Any, Any, Any, Any]:
     )  # else it may follow from others, or the file says more
     options: dict[str, Any] = {"required": True} if is_needed else dict(OPEN)
     kind, rule, inner = field.kind, field.rule, field.entry
-    if inner is not None:
-        return body_of(inner)(many=inner is not kind, **options)
+    if inner is not None:  # with many=True what may be null is each of them, too
+        body = body_of(inner)
+        return body(**options) if inner is kind else serializers.ListSerializer(child=body(), **options)
     if isinstance(kind, type) and issubclass(kind, Secret):
         return serializers.JSONField(write_only=True, **options)
     if rule.read is not None:
