@@ -55,6 +55,11 @@ def look(moment: str) -> ReviewTally:
     return done
 
 
+def read_through(cluster: Cluster, moment: str) -> None:
+    """Its scheduler was read up to then, whatever ran."""
+    Cluster.objects.filter(pk=cluster.pk).update(complete_through=builders.at(moment))
+
+
 def spend(cluster: Cluster, dollars: str, day: str = "2026-03-02", **fields: Any) -> str:
     """A job of 100 GPUs that costs so much, at 2.00 per GPU-hour; its id."""
     seconds = int(Decimal(dollars) * 18)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from typing import NamedTuple
 
 from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import BillingPeriod, Quota, QuotaMeasure, QuotaPeriod
@@ -189,15 +190,17 @@ def load_views(
     states: Mapping[int, TenantState] | None = None,
 ) -> dict[int, Figure]:
     """By key how each quota stands in its window, without what is carried, reserved or lent."""
+    if (
+        states is None
+    ):  # before what is used: of a pull between the two, a forecast has seconds twice, and never lacks any
+        states = freshness.load_states({quota.tenant_id for quota, _ in views.values()}, moment)
     plan = _Plan()
     for key, (quota, window) in views.items():
         if quota.counts_corrections:
             plan.billed.add(quota.tenant_id)
         plan.pieces[key] = list(_pieces(plan, quota, window, calendars[quota.tenant_id]))
-    recent = _plan_forecasts(plan, views, calendars, moment) if forecasts else {}
+    recent = _plan_forecasts(plan, views, calendars, states, moment) if forecasts else {}
     prices, (counts, edges) = plan.wants.prices, plan.wants.count(moment)
-    if states is None:
-        states = freshness.load_states({quota.tenant_id for quota, _ in views.values()}, moment)
     periods = _charged_periods(plan, counts, states)
     credited, corrected = load_credits(views, [period for period, _ in periods])
     charged = valued_use.load_charges(periods, prices, inputs, corrected) if periods else {}
@@ -211,7 +214,7 @@ def load_views(
         key: Value(quota, prices).sum(plan.pieces[key], counts, edges, valued, window)
         for key, (quota, window) in views.items()
     }
-    expected = _forecasts(views, recent, counts, values, prices, states, moment)
+    expected = _forecasts(views, recent, counts, values, prices, states)
     return {
         key: Figure(
             window,
@@ -274,49 +277,64 @@ def _charged_periods(
     ]
 
 
-def _plan_forecasts(
-    plan: _Plan, views: Mapping[int, View], calendars: Mapping[int, Calendar], moment: datetime
-) -> dict[int, tuple[date, int]]:
-    """By quota today, and the want of the last whole days.
+class _Recent(NamedTuple):
+    """The want of the last whole days before `today`, whose pace goes on from `since`."""
 
-    A rolling window has no end, and one that has ended no rest.
+    since: datetime
+    today: date
+    want: int
+
+
+def _plan_forecasts(
+    plan: _Plan,
+    views: Mapping[int, View],
+    calendars: Mapping[int, Calendar],
+    states: Mapping[int, TenantState],
+    moment: datetime,
+) -> dict[int, _Recent]:
+    """By quota. A rolling window has no end, and one that has ended no rest."""
+    recent = {}
+    for quota, window in views.values():
+        if quota.every != Every.ROLLING and window.start <= moment < window.end:
+            through, _ = freshness.read_through(quota, states[quota.tenant_id].marks, moment)
+            since = _counted_until(through, window, moment)
+            today = calendars[quota.tenant_id].days.day_of(since)
+            want = plan.wants.add_days(quota.tenant_id, today - LAST * DAY, today, scope_of(quota))
+            recent[quota.pk] = _Recent(since, today, want)
+    return recent
+
+
+def _counted_until(through: datetime | None, window: Window, moment: datetime) -> datetime:
+    """Up to when what was used is read, and so counted: from then on it is expected, as on the overview.
+
+    What has not been read for longer than a pace is taken of, such as a cluster that is gone, is not waited for.
     """
-    queried = [
-        quota
-        for quota, window in views.values()
-        if quota.every != Every.ROLLING and window.start <= moment < window.end
-    ]
-    today = {quota.pk: calendars[quota.tenant_id].days.day_of(moment) for quota in queried}
-    return {
-        quota.pk: (
-            today[quota.pk],
-            plan.wants.add_days(
-                quota.tenant_id, today[quota.pk] - LAST * DAY, today[quota.pk], scope_of(quota)
-            ),
-        )
-        for quota in queried
-    }
+    if through is None or through < moment - LAST * timedelta(days=1):
+        return moment
+    return min(max(through, window.start), moment)
 
 
 def _forecasts(
     views: Mapping[int, View],
-    recent: Mapping[int, tuple[date, int]],
+    recent: Mapping[int, _Recent],
     counts: Sequence[Count],
     values: Mapping[int, Sum],
     prices: Mapping[int, PriceTag],
     states: Mapping[int, TenantState],
-    moment: datetime,
 ) -> dict[int, Fraction]:
-    """What windows will come to: the pace of those days carried on, in the mix of prices that they have had."""
+    """What windows will come to: the pace of those days carried on, in the mix of prices that they have had.
+
+    At least what running jobs have come to by now.
+    """
     results = {}
-    for key, (today, want) in recent.items():
+    for key, (since, today, want) in recent.items():
         (quota, window), one, total = views[key], counts[want], values[key]
         first = max(today - LAST * DAY, states[quota.tenant_id].begun or today)
         days = (today - first).days
         if days >= FEWEST:
-            rest = (window.end - moment) // timedelta(seconds=1)
+            rest = (window.end - since) // timedelta(seconds=1)
             use = Value(quota, prices).plain(one.rated)
             coming = use * Fraction(rest, days * 86400)  # as much a second as on those days
             mix = total.use / total.plain if total.plain else Fraction(1)
-            results[key] = total.rated + total.grown + coming * mix
+            results[key] = total.rated + max(coming * mix, total.grown)
     return results

@@ -62,6 +62,8 @@ def test_api_038_the_forecast_is_the_figure_of_the_overview(
         "reason": None,
     }
     assert "about $620.00 Likely range from $620.00 to $620.00." in words(page(ann, "/t/vision-lab/"))
+    budget = {"measure": "money", "amount": "1000", "every": "month"}
+    assert script.send("PUT", "/quotas/all", budget).body["forecast"] == "620.00"
 
 
 def test_api_038_others_use_that_the_tenant_pays_is_in_the_forecast(

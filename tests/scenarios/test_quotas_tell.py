@@ -27,7 +27,7 @@ from billing.quotas import review
 from clusters.models import Cluster, Connection
 from portal.core.tenants.models import Membership, Role, Tenant, User
 from tests import builders
-from tests.quota_stories import a_quota, a_vision, look, shrink, spend, subjects, told_events
+from tests.quota_stories import a_quota, a_vision, look, read_through, shrink, spend, subjects, told_events
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("mailed")]
 
@@ -53,8 +53,9 @@ def test_quota_025_a_forecast_is_told_once_and_not_too_early(cluster: Cluster, v
     look("2026-03-03 12:00")
     assert told_events() == []
     steady(cluster, range(3, 8))
-    look("2026-03-08 00:00")
-    look("2026-03-09 00:00")
+    for moment in ("2026-03-08 00:00", "2026-03-09 00:00"):
+        read_through(cluster, moment)
+        look(moment)
     assert subjects() == ["Budget monthly is forecast to come to $1,240.00"]
     assert told_events() == ["forecast 100%"]
 
@@ -76,6 +77,7 @@ def test_quota_026_a_forecast_that_falls_and_rises_again_is_no_news(cluster: Clu
     a_quota(vision, thresholds=("100%",), forecasts=("100%",))
     steady(cluster, range(1, 8))
     look("2026-03-08")
+    read_through(cluster, "2026-03-14")
     look("2026-03-14")  # nothing was used for days: it has fallen
     assert (QuotaPeriod.objects.get().forecast or 0) < 1000
     steady(cluster, range(14, 21), "80")
