@@ -19,7 +19,7 @@ from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statement_rows import UsageParties
-from billing.models import BillingPeriod
+from billing.models import BillingPeriod, Payer
 from portal.core.tenants.models import Tenant
 
 
@@ -31,8 +31,6 @@ class PayerStatement:
     plan_terms: Terms | None  # for the time that is paid
     user: Tenant | None = None  # where that is another
     begins: datetime | None = None  # the payer's period then: what ended before is a correction
-    # Whether the payer may have been billed terms of any period of the user's: who pays can be told late.
-    looks_back: bool = False
 
 
 def load_payer_statements(
@@ -50,13 +48,11 @@ def load_payer_statements(
     payer_periods = {period.tenant_id: period for period in periods}
     of_tenant = third_party_payers.by_tenant(inputs.stretches)
     tenants = {row.tenant_id: row.tenant for row in inputs.payers}
-    pairs = _list_pairs(payer_periods, rated, inputs.stretches)
-    shared = {*of_tenant, *(parties.tenant for parties in pairs)}
+    pairs = _list_pairs(payer_periods, rated, inputs.payers)
     payer_statements = {
         UsageParties(pk, pk): PayerStatement(
             period,
             _paid_terms(inputs.terms, UsageParties(pk, pk), of_tenant.get(pk, [])),
-            looks_back=pk in shared,
         )
         for pk, period in payer_periods.items()
     }
@@ -79,7 +75,6 @@ def load_payer_statements(
             pair_terms[parties],
             tenants[parties.tenant],
             payer_periods[parties.payer].start,
-            looks_back=True,
         )
     return payer_statements, supposed
 
@@ -140,10 +135,10 @@ def list_with_supposed(
 
 
 def _list_pairs(
-    payers: Collection[int], rated: Mapping[int, Sequence[RatedPeriod]], stretches: Iterable[Stretch]
+    payers: Collection[int], rated: Mapping[int, Sequence[RatedPeriod]], rows: Iterable[Payer]
 ) -> set[UsageParties]:
-    """Of whose use one of them pays, or has paid."""
-    pairs = {UsageParties(stretch.payer, stretch.tenant) for stretch in stretches if stretch.payer in payers}
+    """Of whose use one of them pays, or has paid; also by what was taken back whole: something may be billed of it."""
+    pairs = {UsageParties(row.payer_id, row.tenant_id) for row in rows if row.payer_id in payers}
     pairs |= {UsageParties(payer, row.tenant) for payer in payers for row in rated.get(payer, ())}
     return {parties for parties in pairs if parties.tenant != parties.payer}
 

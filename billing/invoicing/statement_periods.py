@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from billing.invoicing import payer_statements
@@ -12,7 +12,7 @@ from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.payer_statements import PayerStatement
 from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statement_rows import IssuedLine, UsageParties
-from billing.models import BillingPeriod
+from billing.models import BillingPeriod, LineKind
 from billing.rules.statement_lines import TermKind
 
 Touched = Mapping[UsageParties, list[BillingPeriod]]
@@ -26,22 +26,37 @@ class Batch:
     rated: Mapping[int, Sequence[RatedPeriod]]
     supposed: Sequence[BillingPeriod]  # periods that are not kept, and count as if they were
     besides: Sequence[BillingPeriod]  # that are asked for, whether or not they have changed
+    looks_back: bool = True  # at what was billed for terms, whether or not there is one now
 
 
 def load_touched(batches: Sequence[Batch], inputs: StatementInputs) -> tuple[list[Touched], list[IssuedLine]]:
     """Of each batch the periods that are looked at, and the lines of standing invoices in all of them. One query.
 
-    Terms can be given for what is past, as a subscription can begin there: every period in which a term of its plans
-    holds is compared. What somebody was billed for another's terms is looked at again, too, since who pays can be told
-    late: its lines tell of which periods that is, and are read with the others.
+    Terms can be given for what is past, and taken back, as a subscription can begin or end there, and who pays can be
+    told late: every period in which a term of its plans holds is compared, and every one that one was billed for. Where
+    some of these have no term any more, their lines are read in a second query.
     """
     changed = [_list_changed(batch, inputs) for batch in batches]
     possible = [_list_possible(batch, inputs) for batch in batches]
     lines = rows.load_lines(merged([*changed, *possible]))
-    touched = [
-        _with_terms(batch, own, listed, lines)
-        for batch, own, listed in zip(batches, changed, possible, strict=True)
+    billed = _find_billed_terms(lines)
+    touched: list[Touched] = [
+        {
+            parties: [*own[parties], *_list_billed(batch, parties, billed, inputs), *listed[parties]]
+            for parties in batch.books
+        }
+        for batch, own, listed in zip(
+            batches, possible, changed, strict=True
+        )  # the last may be supposed by the caller
     ]
+    known = {period.pk for own in (*changed, *possible) for periods in own.values() for period in periods}
+    more = {
+        parties: rest
+        for parties, periods in merged(touched).items()
+        if (rest := [period for period in periods if period.pk not in known])
+    }
+    if more:  # what they hold for terms is read already
+        lines += [line for line in rows.load_lines(more) if line.kind == LineKind.USAGE]
     whole = rows.group_by_parties(lines, merged(touched))
     return touched, [line for own in whole.values() for line in own]
 
@@ -85,37 +100,44 @@ def _changed_periods(period: BillingPeriod, parties: UsageParties, rated: Sequen
 
 
 def _list_possible(batch: Batch, inputs: StatementInputs) -> Touched:
-    """Of those whose plans have terms every period in which one holds, or may have been billed.
-
-    Also the one behind their own where a fee is billed in advance: it begins where that ends.
-    """
-    possible = {}
-    for parties, book in batch.books.items():
-        if book.plan_terms is None:
-            continue
-        last = book.period.end if book.plan_terms.in_advance else book.period.start
-        periods = payer_statements.list_with_supposed(parties.tenant, batch.supposed, inputs.calendars)
-        possible[parties] = [
+    """Every period in which a term of the plans holds."""
+    return {
+        parties: [
             period
-            for period in periods
-            if period.start <= last and (book.looks_back or book.plan_terms.touches(period.start, period.end))
+            for period in _list_due(batch, parties, inputs)
+            if book.plan_terms is not None and book.plan_terms.touches(period.start, period.end)
         ]
-    return possible
+        for parties, book in batch.books.items()
+    }
 
 
-def _with_terms(batch: Batch, changed: Touched, possible: Touched, lines: Sequence[IssuedLine]) -> Touched:
-    """Of who looks back the periods without a term that nothing was billed for are left out again."""
-    billed: dict[UsageParties, set[int]] = defaultdict(set)
+def _list_billed(
+    batch: Batch, parties: UsageParties, billed: Mapping[UsageParties, set[int]], inputs: StatementInputs
+) -> list[BillingPeriod]:
+    """Every period of which something is billed for a term."""
+    if not (batch.looks_back and billed[parties]):
+        return []
+    return [period for period in _list_due(batch, parties, inputs) if period.pk in billed[parties]]
+
+
+def _list_due(batch: Batch, parties: UsageParties, inputs: StatementInputs) -> list[BillingPeriod]:
+    """Up to their own; where a fee is billed in advance also the one behind it, which begins where that ends."""
+    book = batch.books[parties]
+    last = (
+        book.period.end if book.plan_terms is not None and book.plan_terms.in_advance else book.period.start
+    )
+    periods = payer_statements.list_with_supposed(parties.tenant, batch.supposed, inputs.calendars)
+    return [period for period in periods if period.start <= last]
+
+
+def _find_billed_terms(lines: Iterable[IssuedLine]) -> Mapping[UsageParties, set[int]]:
+    """The periods of which somebody was billed an amount for a term that was not taken back since."""
+    sums: dict[tuple[UsageParties, int, str, int | None, str], int] = defaultdict(int)
     for line in lines:
         if line.kind in list(TermKind):
-            billed[line.parties].add(line.period)
-    touched = dict(changed)
-    for parties, periods in possible.items():
-        plan_terms = batch.books[parties].plan_terms
-        of_terms = [
-            period
-            for period in periods
-            if period.pk in billed[parties] or (plan_terms and plan_terms.touches(period.start, period.end))
-        ]
-        touched[parties] = [*of_terms, *changed[parties]]  # the last may be supposed by the caller alone
-    return touched
+            sums[line.parties, line.period, line.kind, line.term, line.currency] += line.amount
+    billed: dict[UsageParties, set[int]] = defaultdict(set)
+    for (parties, period, *_), amount in sums.items():
+        if amount:
+            billed[parties].add(period)
+    return billed

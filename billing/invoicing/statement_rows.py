@@ -103,32 +103,45 @@ def load_totals(touched: Touched) -> list[Total]:
 
 
 def load_lines(touched: Touched) -> list[IssuedLine]:
-    """What standing invoices hold of these periods, by use and by terms of plans."""
-    tenants = {period.pk: parties.tenant for parties, periods in touched.items() for period in periods}
-    invoice_lines = InvoiceLine.objects.filter(
-        tenant__in={parties.payer for parties in touched},
-        service_period__in=tenants,
-        invoice__state=InvoiceState.ISSUED,
+    """What standing invoices hold of these periods, by use and by terms of plans.
+
+    And for terms of all other periods of who is among them: what was billed for one that is gone is found, too. One
+    query.
+    """
+    standing = InvoiceLine.objects.filter(
+        tenant__in={parties.payer for parties in touched}, invoice__state=InvoiceState.ISSUED
+    )
+    of_periods = standing.filter(
+        service_period__in={period.pk for periods in touched.values() for period in periods},
         kind__in=[LineKind.USAGE, *TermKind],
-    ).order_by("pk")
+    )
+    of_terms = standing.filter(
+        service_period__tenant__in={parties.tenant for parties in touched}, kind__in=[*TermKind]
+    )
     columns = (
         *(
+            "id",
             "tenant",
+            "service_period__tenant",
             "service_period",
             "kind",
             "term_id",
             "project_id",
             "project",
+        ),
+        *(
             "meter",
             "unit",
             "price_id",
+            "seconds_num",
+            "seconds_den",
+            "amount",
+            "unit_price",
+            "invoice__currency",
         ),
-        *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
     )
-    return [
-        IssuedLine(UsageParties(payer, tenants[period]), period, *row)
-        for payer, period, *row in invoice_lines.values_list(*columns)
-    ]
+    rows = of_periods.values_list(*columns).union(of_terms.values_list(*columns)).order_by("id")
+    return [IssuedLine(UsageParties(payer, tenant), *row) for _, payer, tenant, *row in rows]
 
 
 def group_by_parties(entries: Iterable[R], touched: Touched) -> Mapping[UsageParties, list[R]]:

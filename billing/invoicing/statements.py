@@ -156,7 +156,8 @@ def make_whole_statements(
     """
     inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
     batch = _load_batch(periods, rated, lacking, besides, inputs)
-    by_others = Batch(payer_statements.list_paid_by_others(periods, inputs, besides), {}, [], besides)
+    books = payer_statements.list_paid_by_others(periods, inputs, besides)
+    by_others = Batch(books, {}, [], besides, looks_back=False)
     outcomes, paid = _compute_statements([batch, by_others], inputs)
     payers = {row.payer_id: row.payer for row in inputs.payers}
     paid_by_others: PaidByOthers = defaultdict(list)
@@ -304,9 +305,13 @@ def _make_inputs(
 def _mark_corrections(lines_by_currency: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
     """What another used is no correction where its period ended within the payer's."""
     return {
-        currency: [replace(line, correction=line.key.service.end <= begins) for line in lines]
+        currency: [_as_correction(line, line.key.service.end <= begins) for line in lines]
         for currency, lines in lines_by_currency.items()
     }
+
+
+def _as_correction(line: Line, correction: bool) -> Line:
+    return replace(line, correction=correction, first_charge=correction and line.first_charge)
 
 
 def _is_of_period(line: Line, own: rules.Period) -> bool:

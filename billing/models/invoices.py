@@ -271,6 +271,12 @@ class InvoiceLine(models.Model):
         indexes: ClassVar = [
             # Whether a line by hand was billed is asked at each close; there are few among all lines.
             models.Index(fields=["term_id"], condition=Q(kind="manual"), name="lines_by_hand"),
+            # And for which terms of plans a tenant was billed, whether or not it has them still.
+            models.Index(
+                fields=["tenant", "service_period"],
+                condition=Q(kind__in=["fee", "commitment", "discount"]),
+                name="lines_of_terms",
+            ),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["invoice", "position"], name="line_stands_once_on_its_invoice"),
