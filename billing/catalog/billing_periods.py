@@ -8,9 +8,10 @@ from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from zoneinfo import ZoneInfo
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F, Max, Min
 
+from billing.catalog import tenant_lock
 from billing.models import BillingPeriod
 from billing.rules import period as rules
 from billing.rules.days import Days
@@ -55,15 +56,33 @@ def ensure(*, tenant: Tenant, since: datetime, until: datetime) -> None:
 
 
 def ensure_spans(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
-    """As `ensure`, for several tenants, each told once. One query where all are kept."""
+    """As `ensure`, for several tenants, each told once. One query where all are kept.
+
+    Whoever makes some holds their tenants, as rating does: two that know nothing of each other would make periods with
+    a hole between them, and what was used in it would be billed by none.
+    """
     reaches = _reaches(tenant for tenant, *_ in spans)
-    _keep(
-        period
-        for tenant, since, until in spans
-        for period in _periods(
-            tenant.pk, tenant.timezone, tenant.anchor_day, since, until, reaches.get(tenant.pk)
+    lacking = [span for span in spans if not _is_within(span, reaches)]
+    if not lacking:
+        return
+    with transaction.atomic():
+        tenant_lock.lock_tenants(tenant for tenant, *_ in lacking)
+        reaches = _reaches(tenant for tenant, *_ in lacking)
+        _keep(
+            period
+            for tenant, since, until in lacking
+            for period in _periods(
+                tenant.pk, tenant.timezone, tenant.anchor_day, since, until, reaches.get(tenant.pk)
+            )
         )
-    )
+
+
+def _is_within(
+    span: tuple[Tenant, datetime, datetime], reaches: Mapping[int, tuple[datetime, datetime]]
+) -> bool:
+    tenant, since, until = span
+    reach = reaches.get(tenant.pk)
+    return reach is not None and reach[0] <= since and until <= reach[1]
 
 
 def list_kept(tenants: Iterable[int]) -> dict[int, list[BillingPeriod]]:

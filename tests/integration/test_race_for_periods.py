@@ -1,0 +1,56 @@
+"""The hourly close and the first rating of a tenant make its billing periods at once: none is missing between them."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import pytest
+
+from billing.catalog import billing_periods
+from billing.models import BillingPeriod
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
+from tests.integration.test_race_for_the_same_rows import at_once
+from tests.stories import hours, prove
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+PATIENCE = 30  # seconds
+
+
+def test_what_one_made_while_the_other_looked_leaves_no_hole_in_which_usage_is_billed_to_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = a_cluster(complete_through="2026-06-01")
+    lab = a_tenant("vision", plan=a_plan())
+    looked, made = threading.Event(), threading.Event()
+    reaches = billing_periods._reaches
+
+    def slowly(tenants: object) -> object:
+        """Between what the close of April has read and what it makes, rating makes January."""
+        reach = reaches(tenants)  # type: ignore[arg-type]
+        if threading.current_thread().name == "close":
+            looked.set()
+            assert made.wait(PATIENCE)
+        return reach
+
+    monkeypatch.setattr(billing_periods, "_reaches", slowly)
+
+    def closes() -> None:
+        threading.current_thread().name = "close"
+        billing_periods.ensure_spans([(lab, at("2026-04-20"), at("2026-04-21"))])
+
+    def rates() -> None:
+        assert looked.wait(PATIENCE)
+        ingest(cluster, a_job(started="2026-01-10 00:00", ended="2026-01-10 01:00"))
+        own(lab, cluster, "vision")
+        made.set()
+
+    at_once(closes, rates)
+    for month in ("02", "03", "04"):
+        ingest(cluster, a_job(started=f"2026-{month}-10 00:00", ended=f"2026-{month}-10 01:00"))
+
+    periods = list(BillingPeriod.objects.filter(tenant=lab).order_by("start"))
+    assert [before.end == after.start for before, after in pairwise(periods)] == [True] * 3
+    assert prove()["pending"] == hours(4)
+
