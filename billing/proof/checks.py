@@ -29,7 +29,7 @@ from billing.models import (
     Wallet,
     WalletBooking,
 )
-from billing.proof import late, months, records
+from billing.proof import late, months, records, zones
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
 from billing.proof.records import Held, MonthRecords
@@ -101,6 +101,7 @@ def prove(
                 *(Check(check.name, named(check.broken)) for check in _checks(recomputed, findings)),
                 Check(LOST, [*months.list_lost(every, results), *_with_months(lost)][:10]),
                 *_dropped(every),
+                Check(zones.NAME, zones.list_different(cursor)),
             ],
             reratings.count_changes(),
             every.due,
