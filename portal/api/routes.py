@@ -66,7 +66,7 @@ routes: list[URLPattern] = [
     path("job-checks", job_checks.JobChecks.as_view(), name="api_job_checks"),
     path("job-reservations", job_reservations.JobReservations.as_view(), name="api_job_reservations"),
     path(
-        "job-reservations/<str:name>",
+        "job-reservations/<path:name>",  # a key is its maker's, and may have a slash
         job_reservations.OneJobReservation.as_view(),
         name="api_job_reservation",
     ),

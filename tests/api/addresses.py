@@ -72,7 +72,7 @@ ADDRESSES = (
     ),
     Address("POST", "job-checks", cluster="jobs:check"),
     Address("POST", "job-reservations", cluster="jobs:reserve"),
-    Address("DELETE", "job-reservations/<str:name>", cluster="jobs:reserve"),
+    Address("DELETE", "job-reservations/<path:name>", cluster="jobs:reserve"),
     Address("GET", "blocked-accounts", cluster="jobs:reserve"),
     Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
     _reading("forecast", "usage:read", whole=True, op=400),  # an operator has to name the tenant

@@ -116,7 +116,7 @@ MADE_AT_ONCE = {
     "tenants/<str:name>/dunning-pauses",
     "clusters/<str:name>/files/<str:file>",
     "clusters/<str:name>/bills/<str:file>",
-    "job-reservations/<str:name>",
+    "job-reservations/<path:name>",
 }
 """Lists, files and reservations: no object is read there whose change could be lost."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.db import OperationalError
@@ -105,6 +106,19 @@ def test_quota_051_a_job_has_one_reservation_whoever_asks_under_which_key(ann: D
     assert row.key == "job-9"
     fewer = daemon.writes("/job-reservations", seen | {"key": "other", "tasks": 1}, status=200)
     assert (fewer["tasks_reserved"], Reservation.objects.get(released_at=None).tasks) == (2, 5)
+
+
+@pytest.mark.parametrize("key", ["4711/2", "4711%2F3", "a b"])
+def test_what_is_reserved_is_given_free_by_the_key_that_the_answer_names(
+    ann: Door, daemon: Door, key: str
+) -> None:
+    ann.send("PUT", "/quotas/daily", DAILY)
+    placed = daemon.writes("/job-reservations", JOB | {"key": key, "job_id": "4711"}, status=200)
+    other = daemon.writes("/job-reservations", JOB | {"key": "other", "job_id": "4711"}, status=200)
+    assert (placed["key"], other["key"], other["reserved"]) == (key, key, True)
+    assert daemon.send("DELETE", "/job-reservations/other").status == 404
+    assert daemon.send("DELETE", f"/job-reservations/{quote(other['key'], safe='')}").status == 204
+    assert ann.reads("/quotas/daily")["reserved"] == "0"
 
 
 def test_api_038_a_key_reserves_on_its_own_cluster_alone_and_one_that_users_can_read_only_asks(

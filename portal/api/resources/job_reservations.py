@@ -64,7 +64,7 @@ class ReservationSerializer(ClusterJobCheckSerializer):
     """What is reserved, or why not. An account without an owner may run jobs, and nothing is reserved for it."""
 
     reserved = serializers.BooleanField(help_text="Whether a reservation stands under the key.")
-    key = serializers.CharField()
+    key = serializers.CharField(help_text="Under which it stands: another one than sent where the job has one already.")
     job_id = serializers.CharField(help_text="Empty: not known yet.")
     tasks = serializers.IntegerField()
     tasks_reserved = serializers.IntegerField(help_text="For so many tasks at a time; 0: for none.")
@@ -167,7 +167,7 @@ def _state(values: dict[str, Any], placement: Placement | None) -> dict[str, Any
     row: Reservation | None = placement.reservation if placement is not None else None
     return {
         "reserved": row is not None,
-        "key": values["key"],
+        "key": row.key if row is not None else values["key"],
         "job_id": row.job_id if row is not None else values.get("job_id", ""),
         "tasks": values.get("tasks", 1),
         "tasks_reserved": row.at_once if row is not None else 0,
