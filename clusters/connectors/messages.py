@@ -369,16 +369,19 @@ SENTENCES: Mapping[str, str] = {
         "{option}."
     ),
     "sacct-aligned": _(
-        "The columns are aligned with blanks: run sacct with --parsable2. The command is: {command}"
+        "The columns are aligned with blanks: run sacct with --parsable2. The command is: {command} (TZ: the "
+        "time zone that the cluster has here)"
     ),
     "sacct-no-header": _(
         "There is no header line: run sacct without --noheader, or name the columns with --columns. The command "
-        "is: {command}"
+        "is: {command} (TZ: the time zone that the cluster has here)"
     ),
     "sacct-no-listing": _(
-        "This is not a listing of jobs: its columns are {columns} … The command is: {command}"
+        "This is not a listing of jobs: its columns are {columns} … The command is: {command} (TZ: the time "
+        "zone that the cluster has here)"
     ),
     "sacct-columns-missing": _(
-        "The export lacks {columns}. The command that gives all columns is: {command}"
+        "The export lacks {columns}. The command that gives all columns is: {command} (TZ: the time zone "
+        "that the cluster has here)"
     ),
 }

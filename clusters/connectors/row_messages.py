@@ -61,8 +61,8 @@ SENTENCES: Mapping[str, str] = {
     "absurd-date": _("{column} {text} lies outside the years {first} to {last}."),
     "absurd-length": _("Start plus the elapsed time lies beyond the year {last}."),
     "clock-change": _(
-        "{times} can be read in two ways, since clocks went back. Export again with TZ=UTC, or import the row again "
-        "when the job has ended."
+        "{times} can be read in two ways, since clocks went back. Import the row again when the job has ended. Do not "
+        "export in another time zone than the cluster has here: its jobs would be there twice."
     ),
     "job-id": _("The job id {text} is not a positive whole number; without it the row has no identity."),
     "negative-elapsed": _("{column} {text} is below zero."),
@@ -70,8 +70,8 @@ SENTENCES: Mapping[str, str] = {
     "no-submit": _("The row has no time of submission; without it the row has no identity."),
     "shape": _("The row has a field of an unknown kind: {reason}. Tell the developers of it."),
     "skipped-time": _(
-        "{column} {text} does not exist in {zone}: clocks were put forward over it. Check the cluster's time zone, "
-        "or export again with TZ=UTC."
+        "{column} {text} does not exist in {zone}: clocks were put forward over it. Export again with the "
+        "cluster's time zone as TZ."
     ),
     "state": _("State {text} is not a state; the fields of the row may have shifted."),
     "suspended": _("{suspended} seconds suspended are longer than the job."),
