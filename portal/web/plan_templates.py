@@ -78,7 +78,7 @@ def _tiers(models: Sequence[str]) -> RawTable:
 
 def _nights(models: Sequence[str]) -> RawTable:
     windows = [
-        _of(WindowEntry, days="mon-fri", **{"from": "20:00", "to": "08:00"}),
+        _of(WindowEntry, days="mon-sun", **{"from": "20:00", "to": "08:00"}),  # also of Sunday to Monday
         _of(WindowEntry, days="sat-sun", **{"from": "00:00", "to": "24:00"}),
     ]
     nights = [_price(model, _times(list_price(model), "0.7"), hours=[*windows]) for model in models]

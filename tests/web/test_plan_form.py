@@ -6,6 +6,7 @@ import re
 from datetime import date
 from decimal import Decimal
 from html import unescape
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import transaction
@@ -25,6 +26,7 @@ from portal.web.plan_controls import ON_PAGE
 from portal.web.plan_difference import quota_words
 from portal.web.plan_labels import NOUNS, SELECTOR_LABELS, TITLES, label_of
 from portal.web.plan_templates import TEMPLATES, list_price, started
+from tests.builders import at
 from tests.configuring_terms import apply
 from tests.scenarios.test_plans_written_back import FULL, MODELS, rows
 from tests.scenarios.test_simulate_plan import STANDARD
@@ -285,6 +287,16 @@ def test_every_field_of_a_plan_has_its_label_in_the_form() -> None:
             elif field.key != "where" and not (kind is PlanEntry and field.key in ON_PAGE):
                 assert label_of(kind, field)[0], (kind, field.key)
     assert set(SELECTOR_LABELS) == set(SELECTORS)
+
+
+def test_nights_and_weekends_are_every_night_and_all_of_the_weekend() -> None:
+    raw = started("nights", ["a100"], begins=date(2030, 1, 1))
+    cheap = plan_form.entry_of(raw).prices[1].hours
+    assert cheap is not None
+    week = [int(at(day).timestamp()) for day in ("2030-01-07", "2030-01-14")]  # from Monday to Monday
+    spans = list(cheap.between(*week, zone=ZoneInfo("UTC")))
+    assert sum(end - start for start, end in spans) == (5 * 12 + 2 * 24) * 3600
+    assert spans[0] == (week[0], week[0] + 8 * 3600)  # Monday until 08:00
 
 
 def test_each_template_begins_a_plan_for_the_models_that_there_are(op: Client) -> None:
