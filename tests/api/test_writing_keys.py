@@ -19,6 +19,7 @@ from tests.web.house import House
 pytestmark = pytest.mark.django_db
 
 NEW = {"name": "finance export", "scopes": ["invoices:read"]}
+BRIEF = datetime(2190, 1, 1, tzinfo=UTC)
 
 
 def test_api_020_a_key_is_made_rotated_and_revoked(ann: Door) -> None:
@@ -77,10 +78,43 @@ def test_api_018_a_key_gives_nothing_that_it_does_not_have(house: House, ann: Do
 
 
 def test_api_018_a_key_that_ends_makes_none_that_lasts(house: House) -> None:
-    brief = door(house.ann, house.vision, expires_at=datetime(2190, 1, 1, tzinfo=UTC))
+    brief = door(house.ann, house.vision, expires_at=BRIEF)
     assert brief.post("/keys", NEW).problem == (409, "refused")
     assert brief.post("/keys", NEW | {"expires_at": "2190-01-01T00:00:01Z"}).problem == (409, "refused")
     assert brief.post("/keys", NEW | {"expires_at": "2190-01-01T00:00:00Z"}).status == 201
+
+
+def test_api_018_a_key_that_ends_makes_neither_itself_nor_another_secret_last(
+    house: House, ann: Door
+) -> None:
+    brief = door(house.ann, house.vision, expires_at=BRIEF)
+    lasting, own = (f"/keys/{row['id']}" for row in reversed(ann.reads("/keys")["data"]))
+    for later in (None, "2190-01-01T00:00:01Z"):
+        assert brief.send("PATCH", own, {"expires_at": later}).problem == (409, "refused")
+    assert brief.post(f"{lasting}/rotations", {"overlap_hours": 0}).problem == (409, "refused")
+    assert [ann.reads(path)["expires_at"] for path in (lasting, own)] == [None, "2190-01-01T00:00:00Z"]
+    assert brief.send("PATCH", lasting, {"name": "renamed"}).body["expires_at"] is None
+    sooner_than_never = {"expires_at": "2191-01-01T00:00:00Z"}
+    assert brief.send("PATCH", lasting, sooner_than_never).status == 200
+    assert brief.send("PATCH", lasting, {"expires_at": "2189-01-01T00:00:00Z"}).status == 200
+    assert brief.send("PATCH", lasting, {"expires_at": "2190-01-01T00:00:00Z"}).status == 200
+    assert brief.post(f"{lasting}/rotations", {"overlap_hours": 0}).status == 201
+    assert brief.post(f"{own}/rotations", {"overlap_hours": 0}).status == 201
+
+
+def test_api_018_only_who_has_its_scopes_moves_the_end_of_a_key_on(house: House, ann: Door) -> None:
+    narrow = door(house.ann, house.vision, "keys:write", "jobs:read")
+    path = f"/keys/{ann.writes('/keys', NEW | {'expires_at': '2190-01-01T00:00:00Z'})['id']}"
+    assert narrow.send("PATCH", path, {"expires_at": None}).problem == (409, "refused")
+    assert narrow.send("PATCH", path, {"expires_at": "2189-01-01T00:00:00Z"}).status == 200
+    assert ann.send("PATCH", path, {"expires_at": None}).body["expires_at"] is None
+
+
+def test_api_018_an_operators_key_that_ends_gives_no_tenant_one_that_lasts(house: House) -> None:
+    brief, path = door(house.op, None, expires_at=BRIEF), "/tenants/vision-lab/keys"
+    new = NEW | {"member": house.ann.email}
+    assert brief.post(path, new).problem == (409, "refused")
+    assert brief.post(path, new | {"expires_at": "2190-01-01T00:00:00Z"}).status == 201
 
 
 def test_api_017_whoever_manages_no_tenant_makes_no_key(house: House, ann: Door) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.db.models import F
@@ -83,6 +83,17 @@ class Rotation(Body):
     )
 
 
+def is_later(end: datetime | None, than: datetime | None) -> bool:
+    """Of two ends of keys; None is never."""
+    return than is not None and (end is None or end > than)
+
+
+def refuse_longer(end: datetime | None, own: ApiKey, what: str) -> None:
+    """Whoever holds a key that ends gets no secret by it that lasts longer."""
+    if is_later(end, own.expires_at):
+        raise refused(f"{what} would be valid for longer than the key of this request.")
+
+
 class KeyEndpoint(TenantEndpoint):
     scope = "keys:write"
     whole_tenant = True
@@ -140,8 +151,7 @@ class Keys(KeyEndpoint):
             raise not_found()
         self.refuse_more(values["scopes"], "The new key")
         ends = values.get("expires_at")
-        if own.expires_at is not None and (ends is None or ends > own.expires_at):
-            raise refused("The new key would be valid for longer than the key of this request.")
+        refuse_longer(ends, own, "The new key")
         project = None
         if name := values.get("project"):
             project = own.tenant.projects.filter(name=name).first()
@@ -174,6 +184,9 @@ class OneKey(KeyEndpoint):
         row = self.lock(name)
         self.match(row)
         values = {"name": row.name, "expires_at": row.expires_at} | self.body(partial=True)
+        if is_later(values["expires_at"], row.expires_at):
+            self.refuse_more(row.scopes, "That key")
+            refuse_longer(values["expires_at"], self.client.key, "That key")
         keys.change(key=row, **values, moment=self.moment)
         return self.one(self.found(name))
 
@@ -195,8 +208,9 @@ class KeyRotation(KeyEndpoint):
 
     def post(self, request: Any, name: str) -> HttpResponse:
         del request
-        row, hours = self.found(name), self.body()["overlap_hours"]
+        row, hours = self.lock(name), self.body()["overlap_hours"]
         self.refuse_more(row.scopes, "That key")
+        refuse_longer(row.expires_at, self.client.key, "The new secret")
         overlap = timedelta(hours=hours)
         new = keys.rotate(key=row, by=self.client.key.maker, overlap=overlap, moment=self.moment)
         return self.shown_once(new, 201)

@@ -15,7 +15,7 @@ from portal.api.idempotency import ShownOnce
 from portal.api.keys import KeyRefusedError
 from portal.api.models import ApiKey
 from portal.api.problems import bad_request
-from portal.api.resources.keys import KeySerializer, NewKeySerializer
+from portal.api.resources.keys import KeySerializer, NewKeySerializer, refuse_longer
 from portal.api.resources.operators.endpoint import WritingEndpoint, tenant_of
 from portal.api.scopes import READING
 
@@ -46,6 +46,7 @@ class TenantKeys(WritingEndpoint):
         if membership is None:
             sentence = f"{values['member']} is no member of {name}: let them in first."
             raise bad_request(sentence, ("/member", sentence))
+        refuse_longer(values.get("expires_at"), self.client.key, "The new key")
         new = keys.make(
             maker=membership.user,
             tenant=tenant,
