@@ -74,6 +74,16 @@ class MoneyField(serializers.Field[Any, Any, Any, Any]):
         return amount
 
 
+class LineField(serializers.CharField):
+    """Text of one line, without control characters."""
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if not text.isprintable():
+            raise serializers.ValidationError("Write it in one line, without control characters.")
+        return text
+
+
 @extend_schema_field({"type": "string", "format": "date-time", "example": "2026-03-01T00:00:00Z"})
 class MomentField(serializers.Field[Any, Any, Any, Any]):
     """An instant of RFC 3339, in UTC."""

@@ -72,11 +72,10 @@ def make(
 ) -> NewKey:
     """A new key. Each call makes another one. One of a `cluster` only asks about its jobs, and is an operator's.
 
-    Raises KeyRefusedError for a scope that its maker could not use, for an end that is past, and for a service key
-    of somebody who does not manage the tenant.
+    Raises KeyRefusedError for a name that is none, for a scope that its maker could not use, for an end that is past,
+    and for a service key of somebody who does not manage the tenant.
     """
-    if not name.strip():
-        raise KeyRefusedError("Give the key a name that says what uses it.")
+    name = _one_line(name)
     if expires_at is not None and expires_at <= moment:
         raise KeyRefusedError("The key would have expired already: choose a later end.")
     if project is not None and (tenant is None or project.tenant_id != tenant.pk):
@@ -91,7 +90,7 @@ def make(
         tenant=tenant,
         project=project,
         cluster=cluster,
-        name=name.strip(),
+        name=name,
         maker=maker,
         is_service=is_service,
         scopes=sorted(scopes),
@@ -101,6 +100,16 @@ def make(
         expires_at=expires_at,
     )
     return NewKey(key, secret)
+
+
+def _one_line(name: str) -> str:
+    """It stands in the subject of the mail to the owners."""
+    name = name.strip()
+    if not name:
+        raise KeyRefusedError("Give the key a name that says what uses it.")
+    if not name.isprintable():
+        raise KeyRefusedError("Write the name of the key in one line, without control characters.")
+    return name
 
 
 def _check_scopes(
@@ -162,15 +171,16 @@ def rotate(*, key: ApiKey, by: User, overlap: timedelta, moment: datetime) -> Ne
 
 @transaction.atomic
 def change(*, key: ApiKey, name: str, expires_at: datetime | None, moment: datetime) -> None:
-    """Another name or end. Raises KeyRefusedError for an empty name, an end that is past, and a key that has ended."""
-    if not name.strip():
-        raise KeyRefusedError("Give the key a name that says what uses it.")
+    """Another name or end. Raises KeyRefusedError for a name that is none, an end that is past, and a key that has
+    ended.
+    """
+    name = _one_line(name)
     row = ApiKey.objects.select_for_update().get(pk=key.pk)
     if not is_valid(row, moment):
         raise KeyRefusedError("The key was revoked or has expired: make a new one.")
     if expires_at is not None and expires_at <= moment:
         raise KeyRefusedError("The key would have expired already: choose a later end, or revoke it.")
-    row.name, row.expires_at = name.strip(), expires_at
+    row.name, row.expires_at = name, expires_at
     row.save(update_fields=["name", "expires_at"])
 
 

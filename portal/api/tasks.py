@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
+from billing.emails.formatting import one_line
 from portal.api import idempotency
 from portal.api.models import ApiKey
 from portal.core.tenants.brand import sender
@@ -47,14 +48,15 @@ def _announce(key: ApiKey, server: BaseEmailBackend, moment: datetime) -> bool:
     to = owner_addresses(key.tenant_id)
     if not to:
         return False
-    whose = f"tenant {key.tenant.name}" if key.tenant else "operators"
+    name = one_line(key.name)  # older ones may have more
+    whose = f"tenant {one_line(key.tenant.name)}" if key.tenant else "operators"
     text = (
-        f"{key.maker.email} made the API key “{key.name}” (ct_live_{key.prefix}…) for {whose}.\n\n"
+        f"{key.maker.email} made the API key “{name}” (ct_live_{key.prefix}…) for {whose}.\n\n"
         f"Scopes: {', '.join(key.scopes)}.\n\n"
         "If you do not know of it, revoke it on the page API keys.\n"
     )
     try:
-        EmailMessage(f"New API key: {key.name}", text, sender(), to, connection=server).send()
+        EmailMessage(f"New API key: {name}", text, sender(), to, connection=server).send()
     except (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused) as error:
         log.warning("the owners of a new key could not be mailed", key=key.prefix, error=str(error))
         return False

@@ -81,6 +81,15 @@ def test_api_018_what_the_scope_does_not_reach_is_refused_by_name(house: House) 
     assert refused.body["detail"] == "It needs the scope invoices:read."
 
 
+@pytest.mark.parametrize("name", ["evil\nBcc: x@y.example", "evil\x1b[2J", "evil\u2028mail"])
+def test_api_023_the_name_of_a_key_is_one_line_wherever_it_is_written(house: House, name: str) -> None:
+    key, moment = a_key(house.ann, house.vision).key, datetime.now(UTC)
+    with pytest.raises(KeyRefusedError, match="in one line"):
+        keys.make(maker=house.ann, tenant=house.vision, name=name, scopes=["jobs:read"], moment=moment)
+    with pytest.raises(KeyRefusedError, match="in one line"):
+        keys.change(key=key, name=name, expires_at=None, moment=moment)
+
+
 def test_api_020_a_rotated_key_has_two_secrets_for_a_while(house: House) -> None:
     old = a_key(house.ann, house.vision)
     moment = datetime.now(UTC)

@@ -19,6 +19,7 @@ from tests.web.house import House
 pytestmark = pytest.mark.django_db
 
 NEW = {"name": "finance export", "scopes": ["invoices:read"]}
+TWO_LINES = "evil\nBcc: x@y.example"
 BRIEF = datetime(2190, 1, 1, tzinfo=UTC)
 
 
@@ -176,6 +177,7 @@ def test_api_033_a_preview_keeps_nothing(ann: Door) -> None:
         ({}, "/name"), (NEW | {"scope": []}, "/scope"), (NEW | {"scopes": []}, "/scopes"),
         (NEW | {"name": 7.5}, None), (NEW | {"expires_at": "2030-01-01T00:00:00"}, "/expires_at"),
         (NEW | {"scopes": "invoices:read"}, "/scopes"), ([], "/"), ("x", "/"), (NEW | {"name": "a\0b"}, None),
+        (NEW | {"name": TWO_LINES}, "/name"),
     ],
 )  # fmt: skip
 def test_api_005_a_wrong_field_is_named(ann: Door, body: Any, pointer: str | None) -> None:
@@ -195,6 +197,27 @@ def test_api_023_the_owners_are_mailed_of_a_new_key_once(house: House, ann: Door
     assert made["prefix"] in letter.body
     assert made["secret"] not in letter.body
     assert made["secret"][16:] not in letter.body
+
+
+def test_api_023_no_key_is_renamed_to_two_lines(house: House, ann: Door, op: Door) -> None:
+    path = f"/keys/{ann.writes('/keys', NEW)['id']}"
+    renamed = ann.send("PATCH", path, {"name": TWO_LINES})
+    assert (renamed.problem, renamed.body["errors"][0]["pointer"]) == ((400, "invalid-request"), "/name")
+    body = NEW | {"member": house.ann.email, "name": TWO_LINES}
+    refused = op.post("/tenants/vision-lab/keys", body)
+    assert (refused.problem, refused.body["errors"][0]["pointer"]) == ((400, "invalid-request"), "/name")
+    assert not ApiKey.objects.filter(name__contains="evil").exists()
+
+
+def test_api_023_a_key_of_two_lines_from_before_they_were_refused_is_mailed(house: House, ann: Door) -> None:
+    ann.writes("/keys", NEW)
+    ApiKey.objects.filter(name="finance export").update(name=f"{TWO_LINES}\n\nAll is well.")
+    with override_settings(CLUSTERTAB_SENDS_MAIL=True):
+        assert tasks.announce_keys() == 2
+    letter = next(letter for letter in mail.outbox if "evil" in letter.subject)
+    assert letter.subject == "New API key: evil Bcc: x@y.example All is well."
+    assert letter.message()["Bcc"] is None
+    assert "“evil Bcc: x@y.example All is well.”" in letter.body
 
 
 def test_api_023_of_an_operators_key_the_admins_are_mailed(house: House, op: Door) -> None:

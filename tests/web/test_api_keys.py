@@ -73,6 +73,7 @@ def test_what_cannot_be_made_is_said_in_a_sentence(house: House) -> None:
     assert "would have expired already" in creates(ann, expires_on="2020-01-01")
     assert "Scopes:" in creates(ann, scopes=["ops:read"])
     assert "Name:" in creates(ann, name="")
+    assert "in one line" in creates(ann, name="evil\nBcc: x@y.example")
     assert not ApiKey.objects.exists()
 
 

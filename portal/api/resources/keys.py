@@ -13,7 +13,7 @@ from rest_framework.serializers import BaseSerializer
 from portal.api import identifiers, keys
 from portal.api.answers import as_json
 from portal.api.bodies import Body
-from portal.api.fields import IdField, MomentField
+from portal.api.fields import IdField, LineField, MomentField
 from portal.api.idempotency import ShownOnce
 from portal.api.keys import LONGEST_OVERLAP, KeyRefusedError, NewKey
 from portal.api.models import ApiKey
@@ -60,7 +60,7 @@ class NewKeySerializer(KeySerializer):
 
 
 class KeyFields(Body):
-    name = serializers.CharField(max_length=100, help_text="What uses the key.")
+    name = LineField(max_length=100, help_text="What uses the key.")
     scopes = serializers.ListField(
         child=serializers.ChoiceField(choices=[*TENANT_SCOPES]),
         min_length=1,
@@ -73,7 +73,7 @@ class KeyFields(Body):
 
 
 class KeyChanges(Body):
-    name = serializers.CharField(max_length=100, required=False)
+    name = LineField(max_length=100, required=False)
     expires_at = MomentField(required=False, allow_null=True, help_text="Null: never.")
 
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from portal.api import keys
 from portal.api.answers import as_json
 from portal.api.bodies import Body
-from portal.api.fields import MomentField
+from portal.api.fields import LineField, MomentField
 from portal.api.idempotency import ShownOnce
 from portal.api.keys import KeyRefusedError
 from portal.api.models import ApiKey
@@ -22,7 +22,7 @@ from portal.api.scopes import READING
 
 class TenantKeyFields(Body):
     member = serializers.CharField(max_length=254, help_text="E-mail address of whose role limits the key.")
-    name = serializers.CharField(max_length=100, help_text="What uses the key.")
+    name = LineField(max_length=100, help_text="What uses the key.")
     scopes = serializers.ListField(
         child=serializers.ChoiceField(choices=sorted(READING)), min_length=1, max_length=len(READING)
     )
