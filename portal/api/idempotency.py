@@ -36,16 +36,16 @@ class ShownOnce(HttpResponse):
 
 
 def key_of(request: HttpRequest, *, required: bool) -> str:
-    """The header's value; "" where none is needed. Raises ProblemError 400."""
-    key = request.headers.get("Idempotency-Key", "")
-    if not key and not required:
+    """The header's value; "" where none is sent, and none needed. Raises ProblemError 400."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None and not required:
         return ""
-    if not _PRINTABLE.match(key):
+    if key is None:
         raise bad_request(
             "This request needs an Idempotency-Key: 1 to 255 printable characters, another one for each intent."
-            if not key
-            else "An Idempotency-Key has 1 to 255 printable characters."
         )
+    if not _PRINTABLE.match(key):
+        raise bad_request("An Idempotency-Key has 1 to 255 printable characters.")
     return key
 
 

@@ -67,8 +67,11 @@ def test_api_028_a_key_is_forgotten_after_48_hours() -> None:
 @pytest.mark.parametrize("key", ["", " ", "a b", "ä", "x" * 256, "a\n"])
 def test_api_028_a_key_is_1_to_255_printable_characters(key: str) -> None:
     request = RequestFactory().post("/", headers={"Idempotency-Key": key})
-    with pytest.raises(ProblemError):
-        idempotency.key_of(request, required=True)
+    for required in (True, False):
+        with pytest.raises(ProblemError, match="1 to 255 printable characters"):
+            idempotency.key_of(request, required=required)
+    with pytest.raises(ProblemError, match="This request needs an Idempotency-Key"):
+        idempotency.key_of(RequestFactory().post("/"), required=True)
     assert idempotency.key_of(RequestFactory().post("/"), required=False) == ""
 
 

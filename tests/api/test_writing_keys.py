@@ -146,6 +146,15 @@ def test_api_028_a_secret_is_neither_stored_nor_sent_again(ann: Door) -> None:
     assert ApiKey.objects.filter(name="finance export").count() == 1
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_api_028_an_empty_idempotency_key_is_not_none(ann: Door, empty: str) -> None:
+    """A script whose variable is empty sends it again, and is to make no second key by it."""
+    refused = [ann.post("/keys", NEW, **{"Idempotency-Key": empty}) for _ in range(2)]
+    assert {answer.problem for answer in refused} == {(400, "invalid-request")}
+    assert "1 to 255 printable characters" in refused[0].body["detail"]
+    assert not ApiKey.objects.filter(name="finance export").exists()
+
+
 def test_api_030_a_refusal_is_stored_and_mended_input_wants_a_new_key(ann: Door) -> None:
     wrong = NEW | {"scopes": ["nothing:read"]}
     refused = ann.post("/keys", wrong, key="two")
