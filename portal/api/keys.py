@@ -22,7 +22,7 @@ from django.db.models import Q
 from clusters.models import Cluster
 from portal.api.models import ApiKey
 from portal.api.scopes import CLUSTER_SCOPES, OPERATOR_SCOPES, TENANT_SCOPES
-from portal.core.tenants.access import allowed_in, rights_of
+from portal.core.tenants.access import ALLOWED, allowed_in, rights_of
 from portal.core.tenants.models import Project, Role, Tenant, User
 from portal.prepared import instances, prepared_cursor
 from portal.sql_files import Statements
@@ -137,11 +137,20 @@ def _check_scopes(
         allowed = allowed_in(tenant, maker)
         refused = sorted(scope for scope in scopes if TENANT_SCOPES[scope] not in allowed)
     if refused:
-        raise KeyRefusedError(f"Your role does not allow {refused[0]}, so a key of yours cannot have it.")
+        raise KeyRefusedError(_why_not(refused[0], maker, tenant))
     if tenant is None:
         return
     if is_service and not tenant.memberships.filter(user=maker, role=Role.OWNER).exists():
         raise KeyRefusedError("Only owners make service keys, which stay valid when their maker leaves.")
+
+
+def _why_not(scope: str, maker: User, tenant: Tenant | None) -> str:
+    """What keeps the scope from a key of the maker, who need not be whoever makes it."""
+    role = tenant.memberships.filter(user=maker).values_list("role", flat=True).first() if tenant else None
+    if tenant and role and TENANT_SCOPES[scope] in ALLOWED[Role(role)]:  # but for `members_see_own`
+        why = f"Members of {tenant.name} see their own usage alone"
+        return f"{why}, so a key of {maker.email} cannot have {scope}."
+    return f"The role of {maker.email} does not allow {scope}, so a key of theirs cannot have it."
 
 
 @transaction.atomic

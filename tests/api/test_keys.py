@@ -15,7 +15,7 @@ from portal.api.authentication import client_of
 from portal.api.keys import KeyRefusedError
 from portal.api.models import ApiKey
 from portal.core.audit.models import AuditEntry
-from portal.core.tenants.models import Membership, Role
+from portal.core.tenants.models import Membership, Role, Tenant
 from portal.ops.logs import discreet
 from tests.api.door import Door, a_key, door
 from tests.builders import a_person
@@ -66,12 +66,27 @@ def test_api_017_a_service_key_outlives_its_maker_and_only_owners_make_one(house
 
 
 def test_api_018_a_key_cannot_have_a_scope_that_its_maker_could_not_use(house: House) -> None:
-    with pytest.raises(KeyRefusedError, match="Your role does not allow invoices:read"):
+    with pytest.raises(
+        KeyRefusedError, match=r"The role of ben@vision\.example does not allow invoices:read"
+    ):
         a_key(house.ben, house.vision, "invoices:read")
     with pytest.raises(KeyRefusedError, match="There is no scope ops:read"):
         a_key(house.ann, house.vision, "ops:read")
     with pytest.raises(KeyRefusedError, match="Only operators make keys without a tenant"):
         a_key(house.ann, None, "ops:read")
+
+
+def test_api_018_where_members_see_their_own_alone_the_setting_is_named_as_the_reason(house: House) -> None:
+    Tenant.objects.filter(pk=house.vision.pk).update(members_see_own=True)
+    vision = Tenant.objects.get(pk=house.vision.pk)
+    with pytest.raises(KeyRefusedError, match="Members of Vision Lab see their own usage alone") as refusal:
+        a_key(house.ben, vision, "quotas:read")
+    assert "role" not in str(refusal.value)
+    with pytest.raises(
+        KeyRefusedError, match=r"The role of ben@vision\.example does not allow invoices:read"
+    ):
+        a_key(house.ben, vision, "invoices:read")
+    assert a_key(house.ben, vision, "jobs:read").secret
 
 
 def test_api_018_what_the_scope_does_not_reach_is_refused_by_name(house: House) -> None:
@@ -194,7 +209,7 @@ def test_a_key_belongs_to_its_tenant_alone(house: House, ann: Door) -> None:
 
 def test_who_is_no_member_makes_no_key(house: House) -> None:
     stranger = a_person("zoe@elsewhere.example", house.speech, Role.OWNER)
-    with pytest.raises(KeyRefusedError, match="Your role does not allow"):
+    with pytest.raises(KeyRefusedError, match=r"The role of zoe@elsewhere\.example does not allow"):
         a_key(stranger, house.vision, "usage:read")
 
 
