@@ -11,7 +11,7 @@ from django.core.cache import cache
 from portal.api.problems import ProblemError
 
 WINDOW = 60  # seconds
-REQUESTS, WRITES, WRONG_KEYS = 600, 60, 20  # a minute
+REQUESTS, WRITES, WRONG_KEYS = 600, 60, 20  # a minute; a write is a request, too
 
 log = structlog.get_logger("portal.api")
 
@@ -26,15 +26,20 @@ class Allotment:
     resets_in: int  # seconds
 
     @property
+    def left(self) -> int:
+        """Below zero once it is exceeded."""
+        return self.most - self.used
+
+    @property
     def headers(self) -> dict[str, str]:
         return {
             "RateLimit-Policy": f'"{self.name}";q={self.most};w={WINDOW}',
-            "RateLimit": f'"{self.name}";r={max(0, self.most - self.used)};t={self.resets_in}',
+            "RateLimit": f'"{self.name}";r={max(0, self.left)};t={self.resets_in}',
         }
 
     @property
     def is_exceeded(self) -> bool:
-        return self.used > self.most
+        return self.left < 0
 
 
 def count(name: str, who: str, *, most: int, moment: datetime) -> Allotment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from django.db import connection, transaction
@@ -124,12 +125,7 @@ class Endpoint(APIView):
     def _enter(self, request: HttpRequest) -> None:
         self.client = client_of(request)
         is_read = request.method in READS
-        shared = ("requests", limits.REQUESTS) if is_read else ("writes", limits.WRITES)
-        name, most = self.allotment or shared
-        allotment = limits.count(name, self.client.key.prefix, most=most, moment=self.moment)
-        self.headers |= allotment.headers
-        if allotment.is_exceeded:
-            raise limits.refuse(allotment)
+        self._count(is_read=is_read)
         method = str(request.method).lower()
         if method == "options" or method not in self.http_method_names or not hasattr(self, method):
             return  # it says which methods there are, or 405 follows
@@ -147,6 +143,18 @@ class Endpoint(APIView):
         self.query = parameters.read(request.GET, self.parameters if is_read else self.write_parameters)
 
     write_parameters: ClassVar[Sequence[Parameter]] = ()
+
+    def _count(self, *, is_read: bool) -> None:
+        """The headers say of which limit the least is left. Raises ProblemError 429."""
+        shared = [("requests", limits.REQUESTS), *([] if is_read else [("writes", limits.WRITES)])]
+        counted = [
+            limits.count(name, self.client.key.prefix, most=most, moment=self.moment)
+            for name, most in ([self.allotment] if self.allotment else shared)
+        ]
+        allotment = min(counted, key=attrgetter("left"))
+        self.headers |= allotment.headers
+        if allotment.is_exceeded:
+            raise limits.refuse(allotment)
 
     def _handled(self, request: HttpRequest, handler: Callable[..., HttpResponse]) -> HttpResponse:
         if self.beside and request.method == "POST":  # what it does outside is not undone with a transaction

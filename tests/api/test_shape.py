@@ -174,6 +174,32 @@ def test_api_025_limits_are_told_and_waiting_as_long_as_told_is_enough(
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
 
 
+def test_api_025_writes_count_for_both_limits(ann: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 requests, 60 of them writes: whoever has used up the 600 writes no more in that minute."""
+    monkeypatch.setattr(limits, "WINDOW", 10_000_000)  # no minute ends on the way
+    monkeypatch.setattr(limits, "REQUESTS", 4)
+    monkeypatch.setattr(limits, "WRITES", 2)
+    writes = [ann.send("DELETE", "/keys/key_0000000000000") for _ in range(3)]
+    assert [answer.status for answer in writes] == [404, 404, 429]
+    assert [answer.headers["RateLimit"].split(";t=")[0] for answer in writes] == [
+        '"writes";r=1', '"writes";r=0', '"writes";r=0'
+    ]  # fmt: skip
+    reads = [ann.get("/me") for _ in range(2)]
+    assert [answer.status for answer in reads] == [200, 429]
+    refused = ann.send("DELETE", "/keys/key_0000000000000")
+    assert refused.problem == (429, "too-many-requests")
+    assert refused.headers["RateLimit"].startswith('"requests";r=0;t=')
+
+
+def test_api_025_a_write_says_what_is_left_of_the_smaller_limit(
+    ann: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WINDOW", 10_000_000)
+    monkeypatch.setattr(limits, "REQUESTS", 2)
+    written = ann.send("DELETE", "/keys/key_0000000000000")
+    assert written.headers["RateLimit"].startswith('"requests";r=1;t=')
+
+
 def test_api_025_without_redis_everything_is_served(ann: Door) -> None:
     away = {
         "default": {
