@@ -17,7 +17,7 @@ SENTENCES: Mapping[str, str] = {
     "of-gpus": _("GPUs"),
     "of-cpus": _("CPU cores"),
     "of-memory": _("GiB of memory"),
-    "of-hours": _("hours"),
+    "no-hours": _("{text} is no length of a job: write its hours as a number above 0, up to {most:,}."),
     "no-number": _("{text} is no number of {resource}: write one from 0 to {most:,}."),
     "no-share": _("{text} is no part of a GPU: write one like 1/7."),
     "no-whole-number": _("{text} is no whole number of {resource}; slices are told by their share."),

@@ -22,7 +22,6 @@ WORDS = {
     "gpus": QuoteError("of-gpus"),
     "cpus": QuoteError("of-cpus"),
     "memory_gib": QuoteError("of-memory"),
-    "hours": QuoteError("of-hours"),
 }
 """What a refusal calls them, in the language of the whole."""
 LONGEST = 20  # characters of a number
@@ -58,7 +57,7 @@ def job_of(fields: Mapping[str, str], *, started: datetime) -> UsageFact:
 
 
 def number(fields: Mapping[str, str], name: str) -> Fraction:
-    """A number from zero on. QuoteError for anything else."""
+    """A number from zero on, of hours above it. QuoteError for anything else."""
     text = fields.get(name, "").strip()
     if not text:
         return Fraction(0)
@@ -66,15 +65,17 @@ def number(fields: Mapping[str, str], name: str) -> Fraction:
         value = Fraction(decimal_of(text)) if len(text) <= LONGEST else None
     except ValueError:
         value = None
+    if name == "hours" and (value is None or not 0 < value <= MOST[name]):
+        raise QuoteError("no-hours", text=quoted(text), most=MOST[name])
     if value is None or not 0 <= value <= MOST[name]:
-        raise QuoteError("no-number", text=quoted(text), resource=WORDS[name], most=MOST[name])
+        raise QuoteError("no-number", field=name, text=quoted(text), resource=WORDS[name], most=MOST[name])
     return value
 
 
 def whole(fields: Mapping[str, str], name: str) -> int:
     value = number(fields, name)
     if value.denominator != 1:
-        raise QuoteError("no-whole-number", text=quoted(fields[name]), resource=WORDS[name])
+        raise QuoteError("no-whole-number", field=name, text=quoted(fields[name]), resource=WORDS[name])
     return value.numerator
 
 

@@ -9,6 +9,8 @@ import pytest
 from django.core.management import call_command
 
 from billing.models import BillingPeriod
+from billing.simulation.messages import SENTENCES
+from portal.api.resources.quotes import FIELDS
 from tests import builders
 from tests.api.door import Door, door
 from tests.web.house import House
@@ -49,6 +51,39 @@ def test_api_038_what_no_price_covers_is_told(ann: Door) -> None:
 )  # fmt: skip
 def test_api_038_what_cannot_be_quoted_is_a_sentence(ann: Door, wrong: dict[str, str]) -> None:
     assert ann.post("/quotes", JOB | wrong).problem == (400, "invalid-request")
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "9000", "x", "1e-1"])
+def test_api_038_hours_that_no_job_has_are_refused_by_one_sentence_that_names_the_field(
+    ann: Door, hours: str
+) -> None:
+    detail = f"'{hours}' is no length of a job: write its hours as a number above 0, up to 8,784."
+    for path, shape in (("/quotes", JOB), ("/quotas/check", {"gpus": 1})):
+        refused = ann.post(path, shape | {"hours": hours})
+        assert refused.problem == (400, "invalid-request")
+        assert refused.body["detail"] == detail
+        assert refused.body["errors"] == [{"pointer": "/hours", "detail": detail}]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"hours": "0.0001"}, "/hours"), ({"cpus": "-1"}, "/cpus"), ({"memory_gib": "x"}, "/memory_gib"),
+        ({"gpu_share": "7"}, "/gpu_share"), ({"cluster": "moon"}, "/cluster"), ({"account": "speech"}, "/account"),
+        ({"starts_at": "2199-01-01T00:00:00Z"}, "/starts_at"), ({"starts_at": "1999-01-01T00:00:00Z"}, "/starts_at"),
+    ],
+)  # fmt: skip
+def test_api_038_whatever_cannot_be_quoted_names_its_field(
+    ann: Door, wrong: dict[str, str], pointer: str
+) -> None:
+    refused = ann.post("/quotes", JOB | wrong)
+    assert refused.problem == (400, "invalid-request")
+    assert refused.body["errors"] == [{"pointer": pointer, "detail": refused.body["detail"]}]
+
+
+def test_api_038_every_refusal_of_a_quote_has_its_field() -> None:
+    codes = {code for code in SENTENCES if not code.startswith("of-")}
+    assert codes == {*FIELDS, "no-number", "no-whole-number"}
 
 
 def test_api_038_an_operators_key_names_the_tenant(house: House, op: Door) -> None:

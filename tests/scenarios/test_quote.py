@@ -162,8 +162,8 @@ def test_op_asks_at_the_shell_and_a_program_reads_it() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--hours", "-1"], "'-1' is no number of hours: write one from 0 to 8,784."),
-        (["--hours", "0"], "more than no time"),
+        (["--hours", "-1"], "'-1' is no length of a job: write its hours as a number above 0, up to 8,784."),
+        (["--hours", "0"], "'0' is no length of a job: write its hours as a number above 0, up to 8,784."),
         (["--hours", "1", "--gpus", "1.5"], "no whole number of GPUs; slices are told by their share"),
         (["--hours", "1", "--gpu-share", "8/7"], "no part of a GPU: write one like 1/7"),
         (["--hours", "1", "--at", "tomorrow"], "'tomorrow' is not a moment"),

@@ -212,7 +212,7 @@ def test_quota_063_ben_reads_on_the_page_whether_his_job_may_run(house: House) -
         "needs up to 96 GPU-hours. To raise it, ask an owner of Vision Lab."
     ) in text
     text = words(page(house.ben, f"{path}?{urlencode(asked | {'hours': 'x'})}"))
-    assert "'x' is no number of hours" in text
+    assert "'x' is no length of a job" in text
     assert page(house.ben, f"{path}?{urlencode(asked | {'account': 'speech'})}").count("does not own") == 1
 
 

@@ -154,7 +154,7 @@ def test_nouns_inside_a_sentence_keep_their_capitals_and_parts_their_comma(
 def test_a_refusal_is_german_to_its_numbers() -> None:
     client = german(a_house(close=False).ann)
     text = client.get("/t/vision-lab/quote/?gpus=1&hours=-1").content.decode()
-    assert "ist keine Anzahl von Stunden: Schreiben Sie eine von 0 bis 8.784." in text
+    assert "ist keine Dauer eines Jobs: Schreiben Sie seine Stunden als Zahl über 0, höchstens 8.784." in text
 
 
 def test_what_is_wrong_with_a_budget_is_said_in_german() -> None:

@@ -35,17 +35,20 @@ def test_the_form_begins_with_what_ran_last() -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("hours=x", "'x' is no number of hours: write one from 0 to 8,784."),
-        ("hours=1e-1", "'1e-1' is no number of hours: write one from 0 to 8,784."),
-        ("hours=1e-999999999", "'1e-999999999' is no number of hours: write one from 0 to 8,784."),
+        ("hours=x", "'x' is no length of a job: write its hours as a number above 0, up to 8,784."),
+        ("hours=1e-1", "'1e-1' is no length of a job: write its hours as a number above 0, up to 8,784."),
+        (
+            "hours=1e-999999999",
+            "'1e-999999999' is no length of a job: write its hours as a number above 0, up to 8,784.",
+        ),
         (
             "hours=1&gpus=1e-999999999",
             "'1e-999999999' is no number of GPUs: write one from 0 to 100,000.",
         ),
         ("hours=1&cpus=0e999999999", "'0e999999999' is no number of CPU cores: write one from 0"),
         ("hours=1&memory_gib=1e-999999999", "'1e-999999999' is no number of GiB of memory: write one from 0"),
-        ("hours=NaN", "'NaN' is no number of hours: write one from 0 to 8,784."),
-        ("hours=1_0", "'1_0' is no number of hours: write one from 0 to 8,784."),
+        ("hours=NaN", "'NaN' is no length of a job: write its hours as a number above 0, up to 8,784."),
+        ("hours=1_0", "'1_0' is no length of a job: write its hours as a number above 0, up to 8,784."),
         ("hours=1&cluster=nowhere", "does not own any account on 'nowhere' at that time."),
         ("hours=1&account=speech", "does not own the account 'speech'"),
         ("hours=1&at=soon", "'soon' is not a moment"),

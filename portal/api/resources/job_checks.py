@@ -17,11 +17,10 @@ from clusters.models import Cluster
 from portal.api.answers import as_json
 from portal.api.problems import bad_request
 from portal.api.resources.quota_checks import JobToCheck, NeedSerializer, WalletNeedSerializer
-from portal.api.resources.quotes import SHAPE
+from portal.api.resources.quotes import SHAPE, unquotable
 from portal.api.views import Endpoint
 from portal.ops import quotes
 from portal.ops.quotas import check_data
-from portal.sentences import sentence
 
 
 class JobOfCluster(JobToCheck):
@@ -90,7 +89,7 @@ class JobChecks(Endpoint):
             job = quotes.job_of(job_fields(cluster, values), started=now)
             check = check_job_of_account(cluster=cluster, job=job, now=now)
         except QuoteError as error:
-            raise bad_request(sentence(error)) from error
+            raise unquotable(error) from error
         if check is None:
             return as_json(self.representation(empty_answer(job)))
         return as_json(self.representation(beyond(check)))

@@ -18,7 +18,7 @@ from billing.wallets.entries import WalletError
 from clusters.models import Cluster
 from portal.api.answers import as_json
 from portal.api.fields import MomentField
-from portal.api.problems import ProblemError, bad_request, not_found
+from portal.api.problems import ProblemError, not_found
 from portal.api.resources.job_checks import (
     ClusterJobCheckSerializer,
     JobOfCluster,
@@ -26,9 +26,9 @@ from portal.api.resources.job_checks import (
     empty_answer,
     job_fields,
 )
+from portal.api.resources.quotes import unquotable
 from portal.api.views import Endpoint
 from portal.ops import quotes
-from portal.sentences import sentence
 
 PATIENCE = "1500ms"
 """So long is waited for whoever reserves of the same budgets: programs of a cluster wait for the answer."""
@@ -129,7 +129,7 @@ class JobReservations(ReservingEndpoint):
                 now=now,
             )
         except QuoteError as error:
-            raise bad_request(sentence(error)) from error
+            raise unquotable(error) from error
         except OperationalError as error:
             detail = "Others reserve of the same budgets at this moment, and nothing was reserved: ask again."
             raise ProblemError(503, "busy", "Ask again in a moment", detail) from error

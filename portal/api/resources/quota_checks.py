@@ -13,12 +13,10 @@ from billing.simulation.quotes import QuoteError
 from portal.api import parameters
 from portal.api.answers import as_json
 from portal.api.fields import MomentField
-from portal.api.problems import bad_request
-from portal.api.resources.quotes import SHAPE, JobShape, first_cluster
+from portal.api.resources.quotes import SHAPE, JobShape, first_cluster, unquotable
 from portal.api.views import TenantEndpoint
 from portal.ops import quotes
 from portal.ops.quotas import check_data
-from portal.sentences import sentence
 
 
 class JobToCheck(JobShape):
@@ -118,5 +116,5 @@ class QuotaChecks(TenantEndpoint):
             cluster = values.get("cluster") or first_cluster(tenant, at=now)
             check = check_job(tenant=tenant, cluster=cluster, job=job, now=now)
         except QuoteError as error:
-            raise bad_request(sentence(error)) from error
+            raise unquotable(error) from error
         return as_json(self.representation(check_data(check)))

@@ -14,7 +14,7 @@ from portal.api import parameters
 from portal.api.answers import as_json
 from portal.api.bodies import Body
 from portal.api.fields import MomentField, MoneyField, QuantityField, money
-from portal.api.problems import bad_request
+from portal.api.problems import ProblemError, bad_request
 from portal.api.views import TenantEndpoint
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.ownership import accounts_of
@@ -23,6 +23,18 @@ from portal.sentences import sentence
 
 TEXT = ("gpu_model", "mig_profile", "account", "queue", "qos", "priority_class")
 SHAPE = (*TEXT, "hours", "gpus", "gpu_share", "cpus", "memory_gib")
+FIELDS = {
+    "account-not-owned": "account",
+    "account-unknown": "account",
+    "job-array": "tasks",
+    "job-length": "hours",
+    "no-account-owned": "cluster",
+    "no-hours": "hours",
+    "no-share": "gpu_share",
+    "too-early": "starts_at",
+    "too-late": "starts_at",
+}
+"""Refusals of what was sent, each with its field; others say it themselves."""
 
 
 def _quantity(help_text: str, *, required: bool = False) -> serializers.CharField:
@@ -106,8 +118,14 @@ class Quotes(TenantEndpoint):
             cluster = values.get("cluster") or first_cluster(tenant, at=self.moment)
             result = quote(tenant=tenant, cluster=cluster, job=job, now=self.moment)
         except QuoteError as error:
-            raise bad_request(sentence(error)) from error
+            raise unquotable(error) from error
         return as_json(_as_data(result))
+
+
+def unquotable(error: QuoteError) -> ProblemError:
+    """400 with the field that is wrong."""
+    detail, field = sentence(error), error.values.get("field") or FIELDS[error.code]
+    return bad_request(detail, (f"/{field}", detail))
 
 
 def first_cluster(tenant: Tenant, *, at: datetime) -> str:
