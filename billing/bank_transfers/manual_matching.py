@@ -42,7 +42,7 @@ def _lock_transfer(
         }
         rows = [by_pk[key] for key in keys]
         if rows[0].state not in states:
-            raise DecisionError("already-decided", state=rows[0].get_state_display().lower())
+            raise DecisionError("already-decided", state=rows[0].get_state_display())
         try:
             yield rows
         except REFUSALS as refusal:

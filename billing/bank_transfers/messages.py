@@ -75,7 +75,7 @@ SENTENCES: Mapping[str, str] = {
         "by giving it."
     ),
     # what people decide
-    "already-decided": _("This transfer is {state} already: look at it again."),
+    "already-decided": _("Somebody decided on this transfer already. It is “{state}” now: look at it again."),
     "decided-meanwhile": _("Somebody has just decided on this transfer: look at it again."),
     "ignored-without-reason": _("Say why it is set aside: the reason is kept with it."),
     "left-over": _("{amount} {currency} are left over: say whose credit they are."),

@@ -27,7 +27,7 @@ SENTENCES: Mapping[str, str] = {
     "no-records": "{month} has no usage records: there is nothing to seal.",
     "not-dropped": "The rows of {month} are in the database.",
     "not-over": "It is not over.",
-    "not-proved": "The sums of the months do not close, or wait to be rated again: see what prove says.",
+    "not-proved": "It is not proved yet, which sealing does first; or its sums do not close, see what prove says.",
     "not-sealed": "{month} is not sealed.",
     "old-processes": "Processes of release 1.0.0 that still run know no dropped months, and would bill usage again: "
     "replace all of them, on each machine, then confirm that.",
