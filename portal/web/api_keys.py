@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.db.models import F, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster
@@ -22,7 +23,7 @@ from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
 from portal.core.vault.sealing import lacking
 from portal.sentences import NO_CHOICE, sentence
-from portal.web import secret_once
+from portal.web import form_input, secret_once
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
 from portal.web.recent_proof import require_recent_proof
@@ -84,7 +85,8 @@ class KeyForm(forms.Form):
 @tenant_page(Action.MANAGE, area="api_keys")
 def api_keys(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):  # the pages of a tenant may not read its keys
-        return _page(request, request.frame, request.tenant, KeyForm(tenant=request.tenant))
+        form = reverse("change_api_keys", args=[request.tenant.slug])
+        return _page(request, request.frame, request.tenant, form)
 
 
 @tenant_act(Action.MANAGE, proof=PROOF)
@@ -100,14 +102,16 @@ def operator_api_keys(request: HttpRequest, frame: PageFrame) -> HttpResponse:
             require_recent_proof(request)
         _change(request, None)
         return redirect("operator_api_keys")
-    return _page(request, frame, None, KeyForm(tenant=None))
+    return _page(request, frame, None, request.path)
 
 
-def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: KeyForm) -> HttpResponse:
+def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: str) -> HttpResponse:
+    """`form` is where its form goes, which shows what was typed into it last."""
+    typed = form_input.last(request, form)
     secret = secret_once.take(request, SECRET)
     page = {
         "keys": _keys(tenant)[:SHOWN],
-        "form": form,
+        "form": KeyForm(initial={**typed, "scopes": typed.get("scopes", "").split()}, tenant=tenant),
         "secret": secret,
         "moment": datetime.now(UTC),
         "zone": tenant.zone if tenant else UTC,
@@ -145,6 +149,8 @@ def _change(request: HttpRequest, tenant: Tenant | None) -> None:
             keys.revoke(key=key, moment=moment)
             messages.success(request, _("%(name)s is revoked.") % {"name": key.name})
     except KeyRefusedError as refusal:
+        if request.POST.get("act") == "create":
+            form_input.keep(request, *KeyForm.base_fields)
         messages.error(request, sentence(refusal))
 
 

@@ -73,6 +73,7 @@ class BillingSettingsPage:
     taxes: bool  # these may change taxes
     contacts: Sequence[BillingContact]
     topics: Sequence[tuple[str, str]]
+    contact: Mapping[str, str]  # typed into the form of a contact, where it was refused
     refused: Sequence[str]
     manages: bool
     as_operator: bool
@@ -109,6 +110,7 @@ def _page(
 ) -> BillingSettingsPage:
     """With what was typed into the form last, and what that would change; four queries."""
     typed = form_input.last(request, form) if manages else {}
+    contact, typed = (typed, {}) if typed.get("act") == "contact" else ({}, typed)
     changed = tenant
     if typed:
         try:
@@ -131,6 +133,7 @@ def _page(
         taxes=billing_details.changes_taxes(tenant, changed),
         contacts=list(BillingContact.objects.filter(tenant=tenant).order_by("email")),
         topics=[(topic, _(TOPIC_NAMES[topic])) for topic in TOPICS],
+        contact=contact,
         refused=refused_addresses(tenant),
         manages=manages,
         as_operator=as_operator,
@@ -168,8 +171,8 @@ def _change(request: HttpRequest, tenant: Tenant, *, by_operator: bool) -> None:
         else:  # the page shows what would change
             form_input.keep(request, *(name for name in FIELDS if name in request.POST))
     except (ContactError, DetailsError) as refusal:
-        if act == "save":
-            form_input.keep(request, *(name for name in FIELDS if name in request.POST))
+        names = ("act", "email", *TOPICS) if act == "contact" else FIELDS
+        form_input.keep(request, *(name for name in names if name in request.POST))
         messages.error(request, sentence(refusal))
 
 

@@ -39,8 +39,8 @@ def check_number(text: str) -> str:
 
 
 def keep(request: HttpRequest, *names: str) -> None:
-    """Until a page asks for it, or another form is refused."""
-    fields = {name: request.POST.get(name, "").replace("\0", "")[:LONGEST] for name in names}
+    """Until a page asks for it, or another form is refused. Of ticked boxes of one name all values, with spaces."""
+    fields = {name: " ".join(request.POST.getlist(name)).replace("\0", "")[:LONGEST] for name in names}
     request.session[KEY] = {"form": request.path, "fields": fields}
 
 

@@ -201,7 +201,7 @@ def operator_notifications(request: HttpRequest, frame: PageFrame) -> HttpRespon
     typed = form_input.last(request, request.path)
     shown = row or OperatorSubscription()
     times = shown.times(ZoneInfo("UTC"))
-    chosen = typed["topics"].split() if typed else shown.topics
+    chosen = typed["topic"].split() if typed else shown.topics
     page = OperatorNotificationsPage(
         email=user.email,
         topics=[
@@ -235,8 +235,7 @@ def _subscribe(request: HttpRequest, user: User, moment: datetime) -> None:
             moment=moment,
         )
     except NotificationError as refusal:
-        form_input.keep(request, "tenants", "when", *HOURS)
-        request.session[form_input.KEY]["fields"]["topics"] = " ".join(request.POST.getlist("topic"))[:200]
+        form_input.keep(request, "topic", "tenants", "when", *HOURS)
         messages.error(request, sentence(refusal))
         return
     if row.topics:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from billing.catalog.plans import PlanError
@@ -21,6 +23,7 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 from portal.sentences import sentence
+from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_act, tenant_page
 from portal.web.cost_explorer import signed
@@ -52,6 +55,7 @@ class PlanChangePage:
     last: LastPeriodCost | None
     seen: str  # what the preview was of, so that another one is not confirmed
     departure: Departure | None
+    typed: Mapping[str, str]  # into the form that asks to leave, where it was refused
     tomorrow: date
 
 
@@ -75,6 +79,7 @@ def plan_change(request: TenantRequest) -> HttpResponse:
         last=last,
         seen=preview.seen if preview else "",
         departure=departure,
+        typed=form_input.last(request, reverse("choose_plan", args=[request.tenant.slug])),
         tomorrow=request.today + timedelta(days=1),
     )
     return answer(request, request.frame, page, whole="tenant/plan_change.html")
@@ -96,6 +101,8 @@ def choose_plan(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             departures.withdraw(tenant=tenant, moment=moment)
             messages.success(request, _("You stay. The operator is not asked any more."))
     except (SignUpError, PlanError) as refusal:
+        if act == "leave":
+            form_input.keep(request, "leaves_on", "reason")
         messages.error(request, sentence(refusal))
     return redirect("plan_change", tenant.slug)
 

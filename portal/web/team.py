@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -10,6 +10,7 @@ from typing import cast
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from portal.core.tenants import account_mails, invitation_links, invitations, team
@@ -18,10 +19,14 @@ from portal.core.tenants.models import Invitation, Membership, Role, Tenant, Use
 from portal.core.tenants.scope import acting_scope
 from portal.core.tenants.team import TeamError
 from portal.sentences import sentence
+from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
 from portal.web.recent_proof import require_recent_proof
+
+TYPED: Mapping[str, Sequence[str]] = {"invite": ("email", "role"), "users": ("member", "users")}
+"""By act the fields that its form shows once more where it is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,7 @@ class TeamPage:
     invitations: Sequence[Invitation]
     actions: Sequence[ActionRow]
     choices: Sequence[tuple[str, str]]
+    typed: Mapping[str, str]  # into the form that was refused last
     own: Membership | None  # the person's own
     manages: bool
     as_operator: bool
@@ -54,7 +60,13 @@ class TeamPage:
 def team_page(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):  # the pages of a tenant may not read who else there is
         user = cast("User", request.user)
-        page = _page(request.tenant, user, manages=Action.MANAGE in request.may, moment=request.moment)
+        page = _page(
+            request.tenant,
+            user,
+            form_input.last(request, reverse("change_team", args=[request.tenant.slug])),
+            manages=Action.MANAGE in request.may,
+            moment=request.moment,
+        )
     if not request.frame.operator:  # or one who looks at the tenant as it sees itself
         page = replace(page, manages_elsewhere=False)
     return answer(request, request.frame, page, whole="team.html")
@@ -105,21 +117,32 @@ def operator_team(request: HttpRequest, frame: PageFrame, *, tenant: str) -> Htt
         return redirect("operator_team", owner.slug)
     user = cast("User", request.user)
     manages = Right.TENANTS in rights_of(user)
-    page = _page(owner, user, manages=manages, moment=datetime.now(UTC), as_operator=True)
+    typed = form_input.last(request, request.path)
+    page = _page(owner, user, typed, manages=manages, moment=datetime.now(UTC), as_operator=True)
     return answer(request, frame, page, whole="team.html")
 
 
 def _page(
-    tenant: Tenant, user: User, *, manages: bool, moment: datetime, as_operator: bool = False
+    tenant: Tenant,
+    user: User,
+    typed: Mapping[str, str],
+    *,
+    manages: bool,
+    moment: datetime,
+    as_operator: bool = False,
 ) -> TeamPage:
     """Two queries."""
     members = team.members(tenant)
+    for member in members:
+        if manages and str(member.pk) == typed.get("member"):
+            member.scheduler_users = [typed["users"]]
     return TeamPage(
         tenant=tenant,
         members=members,
         invitations=list(invitations.open_invitations(tenant)) if manages or as_operator else (),
         actions=_actions(),
         choices=[(role.value, role_name(role)) for role in Role],
+        typed=typed,
         own=next((row for row in members if row.user_id == user.pk), None),
         manages=manages,
         as_operator=as_operator,
@@ -144,8 +167,8 @@ def _actions() -> list[ActionRow]:
 
 def _change(request: HttpRequest, tenant: Tenant, *, as_operator: bool = False) -> None:
     """What the pressed button says; a refusal is told on the page that follows."""
+    act = request.POST.get("act", "")
     try:
-        act = request.POST.get("act", "")
         if act in {"invite", "resend", "revoke"}:
             done = _invite(request, tenant, act, as_operator=as_operator)
         elif act == "second_factor":
@@ -156,6 +179,8 @@ def _change(request: HttpRequest, tenant: Tenant, *, as_operator: bool = False) 
             done = _change_member(request.POST, tenant, cast("User", request.user), act)
         messages.success(request, done)
     except TeamError as refusal:
+        if act in TYPED:
+            form_input.keep(request, *TYPED[act])
         messages.error(request, sentence(refusal))
 
 

@@ -13,6 +13,7 @@ from django.contrib import messages
 from django.db.models import Count, F, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -26,7 +27,7 @@ from portal.core.webhooks.addresses import WebhookError
 from portal.core.webhooks.messages import ERRORS
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
 from portal.sentences import NO_CHOICE, sentence
-from portal.web import secret_once
+from portal.web import form_input, secret_once
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.badges import Badge, Tone
 from portal.web.page_frame import PageFrame
@@ -135,7 +136,8 @@ class WebhookDetail:
 @tenant_page(Action.MANAGE, area="webhooks")
 def webhooks(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):  # the pages of a tenant may not read its webhooks
-        shown = _list(request.tenant, can_change=True)
+        form = reverse("change_webhooks", args=[request.tenant.slug])
+        shown = _list(request, request.tenant, form, can_change=True)
     return answer(request, request.frame, shown, whole="webhooks.html")
 
 
@@ -159,7 +161,7 @@ def operator_webhooks(request: HttpRequest, frame: PageFrame) -> HttpResponse:
             require_recent_proof(request)
         name = _change(request, None)
         return redirect("operator_webhook", name) if name else redirect("operator_webhooks")
-    shown = _list(None, can_change=_changes(request))
+    shown = _list(request, None, request.path, can_change=_changes(request))
     return answer(request, frame, shown, whole="webhooks.html")
 
 
@@ -173,8 +175,10 @@ def _changes(request: HttpRequest) -> bool:
     return Right.SETTINGS in rights_of(cast("User", request.user))
 
 
-def _list(tenant: Tenant | None, *, can_change: bool) -> WebhookList:
-    """Of a tenant, or of the operators. One query."""
+def _list(request: HttpRequest, tenant: Tenant | None, form: str, *, can_change: bool) -> WebhookList:
+    """Of a tenant, or of the operators, with what was typed into the form last. One query."""
+    typed = form_input.last(request, form)
+    types = typed.get("event_types", "").split()
     waiting = Count("deliveries", filter=Q(deliveries__state=DeliveryState.WAITING))
     rows = endpoints.of(tenant).annotate(waiting=waiting).order_by("name")
     return WebhookList(
@@ -189,7 +193,7 @@ def _list(tenant: Tenant | None, *, can_change: bool) -> WebhookList:
             )
             for row in rows
         ],
-        form=WebhookForm(tenant=tenant),
+        form=WebhookForm(initial={**typed, "event_types": types}, tenant=tenant),
         tenant=tenant,
         can_change=can_change,
         zone=tenant.zone if tenant else UTC,
@@ -271,19 +275,24 @@ def _change(request: HttpRequest, tenant: Tenant | None) -> str:
     name = "" if act == "create" else _named(tenant, request.POST.get("webhook", "")).name
     try:
         if act in {"create", "save"}:
-            return _save(request, tenant, name, moment)
-        row = _named(tenant, name)
-        if act == "rotate":
+            name = _save(request, tenant, name, moment)
+        elif act == "rotate":
+            row = _named(tenant, name)
             rotated = endpoints.rotate_secret(webhook=row, overlap=endpoints.OVERLAP, moment=moment)
             secret_once.keep(request, SECRET, rotated.secret)
         elif act == "delete":
-            endpoints.delete_webhook(webhook=row)
+            endpoints.delete_webhook(webhook=_named(tenant, name))
             messages.success(request, _("%(name)s is deleted.") % {"name": name})
             return ""
         else:
-            messages.success(request, _act(request, row, act, moment))
+            messages.success(request, _act(request, _named(tenant, name), act, moment))
     except WebhookError as refusal:
         messages.error(request, sentence(refusal))
+    if act == "create" and not name:
+        has_password = "@" in request.POST.get("url", "")
+        form_input.keep(
+            request, *(one for one in WebhookForm.base_fields if one != "url" or not has_password)
+        )
     return name
 
 
