@@ -15,6 +15,13 @@ SENTENCES: Mapping[str, str] = {
         "{amount} is more than the {parent_amount} of {parent}, which holds all of what this one counts: give it at "
         "most as much, or raise {parent} first."
     ),
+    "quota-account": _(
+        "{tenant} has no account {account}: have the operator assign it first, or name another one."
+    ),
+    "quota-account-elsewhere": _(
+        "The account {account} of {tenant} is on another cluster, or of another project: name those that it has, or "
+        "leave them out."
+    ),
     "quota-action-scope": _(
         "A quota of a queue, QOS or GPU model can only notify, and one of a user can notify, hold or end jobs: a block "
         "stops whole accounts. Leave that out of its scope, or choose another action."
@@ -26,6 +33,9 @@ SENTENCES: Mapping[str, str] = {
     "quota-capped": _(
         "The operator has set a cap on {name}: you can change its amount, thresholds and recipients, and not end it or "
         "change what it counts."
+    ),
+    "quota-cluster": _(
+        "{tenant} has no account on a cluster {cluster}: have the operator assign one first, or name another cluster."
     ),
     "quota-credits-scope": _(
         "Credits are given to the whole tenant: a quota that they lower has no scope and counts money, or with top-ups "

@@ -8,15 +8,18 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 
+from django.db.models import Exists
 from django.utils.translation import gettext as _
 
-from billing.models import PlanQuota, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import PlanQuota, Quota, QuotaCredits, QuotaEvery, QuotaMeasure, UsageSeries
 from billing.quotas import figures
 from billing.quotas.figures import NOTHING_READ, Figure, FigureInputs
+from billing.quotas.terms import NOT_OF_ACCOUNTS
 from billing.rules import quotas as rules
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money, rounded_text
 from billing.rules.quotas import QuotaState
+from portal.core.tenants.models import Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,13 @@ def period_text(quota: Quota | PlanQuota) -> str:
 
 def scope_text(quota: Quota | PlanQuota) -> str:
     """`project nlp, cluster rhea`; `everything` where nothing narrows it."""
+    project = quota.project if isinstance(quota, Quota) else None
+    parts = [f"{_('project')} {project.name or _('(none)')}"] if project else []
+    return ", ".join([*parts, *_scope_parts(quota).values()]) or _("everything")
+
+
+def _scope_parts(quota: Quota | PlanQuota) -> dict[str, str]:
+    """By column what narrows it, beside the project."""
     names = {
         "user": _("user"),
         "account": _("account"),
@@ -176,7 +186,17 @@ def scope_text(quota: Quota | PlanQuota) -> str:
         "qos": _("QOS"),
         "gpu_model": _("GPU model"),
     }
-    project = quota.project if isinstance(quota, Quota) else None
-    parts = [f"{_('project')} {project.name or _('(none)')}"] if project else []
-    parts += [f"{label} {value}" for column, label in names.items() if (value := getattr(quota, column, ""))]
-    return ", ".join(parts) or _("everything")
+    return {
+        column: f"{label} {value}" for column, label in names.items() if (value := getattr(quota, column, ""))
+    }
+
+
+def list_unused(quota: Quota) -> list[str]:
+    """Of the user, queue, QOS and GPU model that it is of those that no job of its tenant has run with. One query."""
+    parts = {column: text for column, text in _scope_parts(quota).items() if column in NOT_OF_ACCOUNTS}
+    if not parts:
+        return []
+    series = UsageSeries.objects.filter(tenant=quota.tenant_id)
+    looks = [Exists(series.filter(**{column: getattr(quota, column)})) for column in parts]
+    used = Tenant.objects.filter(pk=quota.tenant_id).values_list(*looks).get()
+    return [text for text, is_used in zip(parts.values(), used, strict=True) if not is_used]

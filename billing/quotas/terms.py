@@ -7,6 +7,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Self
 
+from django.db.models import Q
+
 from billing.models import Plan, Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.models.quota_terms import LONGEST_TEXT, SCOPE, plain
 from billing.quotas.messages import SENTENCES
@@ -79,6 +81,7 @@ class QuotaTerms:
     def checked(self, tenant: Tenant, *, moment: datetime) -> Self:
         """With its unit, and with thresholds as they are kept. Raises QuotaError, or RuleError for a value."""
         terms = self._with_unit(tenant, _currencies(tenant, moment) if self._is_money else [])
+        _check_accounts(terms, tenant)
         return replace(terms, recipients=_member_emails(terms.recipients, tenant))
 
     def checked_of_plan(self, plan: Plan) -> Self:
@@ -165,6 +168,22 @@ def _check_scope(terms: QuotaTerms) -> None:
         raise QuotaError("quota-action-scope")
     if terms.watch and terms.action == QuotaAction.NOTIFY:
         raise QuotaError("quota-watch")
+
+
+def _check_accounts(terms: QuotaTerms, tenant: Tenant) -> None:
+    """Refuse accounts that the tenant never had and is not to have: of them nothing is ever counted. One query."""
+    if not (terms.account or terms.cluster):
+        return
+    named = Q(account__name=terms.account) if terms.account else Q(account__cluster__name=terms.cluster)
+    owned = tenant.ownerships.filter(named).values_list("account__cluster__name", "project").distinct()
+    names = {"tenant": tenant, "account": quoted(terms.account), "cluster": quoted(terms.cluster)}
+    if not owned:
+        raise QuotaError("quota-account" if terms.account else "quota-cluster", **names)
+    if terms.account and not any(
+        terms.cluster in ("", cluster) and (terms.project is None or terms.project.pk == project)
+        for cluster, project in owned
+    ):
+        raise QuotaError("quota-account-elsewhere", **names)
 
 
 def _check_loans(terms: QuotaTerms) -> None:

@@ -247,6 +247,7 @@ def _preview(
         "used_up": one.state is QuotaState.OVER,
         "refusing": list_refusing_clusters(quota, moment),
         "holding": list_holding_clusters(quota, moment),
+        "unused": status.list_unused(quota),
         "parents": [parent.name for parent in quotas.parents_of(quota, rows)],
     }
 

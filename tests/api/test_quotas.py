@@ -86,6 +86,8 @@ def test_quota_057_the_api_refuses_what_cannot_be_meant(ann: Door) -> None:
         ({"every": "fortnight"}, 400),
         ({"color": "red"}, 400),
         ({"project": "nobody's"}, 404),
+        ({"account": "nobody's"}, 409),
+        ({"cluster": "nope"}, 409),
     ]
     for change, status in wrong:
         answer = ann.send("PUT", "/quotas/march", BODY | change)
@@ -143,6 +145,11 @@ def test_a_key_of_a_project_keeps_to_it(house: House) -> None:
     assert key.get("/quotas/all").problem == (404, "not-found")
     assert key.send("PUT", "/quotas/all", BODY | {"project": "nlp"}).problem == (404, "not-found")
     assert key.send("PUT", "/quotas/own", BODY).problem == (404, "not-found")
+    others, nobodys = (
+        key.send("PUT", "/quotas/own", BODY | {"project": "nlp", "account": account})
+        for account in ("vision", "no-such")
+    )
+    assert (others.problem, others.body["detail"]) == ((404, "not-found"), nobodys.body["detail"])
     assert key.send("PUT", "/quotas/own", BODY | {"project": "nlp"}).status == 200
     whole = door(house.ann, house.vision)
     assert whole.send("PUT", "/quotas/shared", BODY | {"lends": True}).status == 200

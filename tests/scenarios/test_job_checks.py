@@ -115,6 +115,7 @@ def test_quota_005_the_strictest_of_several_decides_and_each_that_refuses_is_nam
 ) -> None:
     a_quota(vision, **ACTS)
     a_quota(vision, "hours", measure=QuotaMeasure.GPU_HOURS, amount=Decimal(16), **ACTS)
+    builders.own(vision, cluster, "nlp", until="2026-02-01")
     a_quota(vision, "of-nlp", account="nlp", amount=Decimal(1), **ACTS)  # counts other jobs
     spend(cluster, "920.00")  # 460 GPU-hours: none is left
     refused = ask(vision)

@@ -16,6 +16,7 @@ from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError, QuotaTerms
 from billing.rules.errors import RuleError
+from clusters.models import Cluster
 from portal.config_file import apply, schema
 from portal.config_file.toml_table import ConfigError
 from portal.core.audit.models import AuditEntry
@@ -78,12 +79,29 @@ def command(*words: str) -> Any:
         ({"recipients": ("eve@speech.example",)}, "is no member"),
         ({"measure": QuotaMeasure.GPU_HOURS, "unit": "USD"}, "have no unit"),
         ({"user": "b" * 256}, "at most 255"),
+        ({"account": "no-such"}, "Vision has no account .no-such.: have the operator assign it first"),
+        ({"account": "speech"}, "Vision has no account .speech."),
+        ({"cluster": "nope"}, "Vision has no account on a cluster .nope."),
+        ({"account": "vision", "cluster": "nope"}, "is on another cluster, or of another project"),
     ],
 )
 def test_quota_057_what_cannot_be_meant_is_refused(vision: Tenant, said: Any, sentence: str) -> None:
     with pytest.raises((QuotaError, RuleError), match=sentence):
         put(vision, **said)
     assert not Quota.objects.exists()
+
+
+def test_quota_057_an_account_is_of_its_project_and_may_come_or_have_gone(vision: Tenant) -> None:
+    cluster = Cluster.objects.get()
+    builders.own(vision, cluster, "llm-eval", project="LLM", since="2026-04-01")
+    builders.own(vision, cluster, "old", project="Speech", until="2026-02-01")
+    projects = {row.name: row for row in vision.projects.all()}
+    with pytest.raises(
+        QuotaError, match=r"The account .llm-eval. of Vision is on another cluster, or of another"
+    ):
+        put(vision, project=projects["Speech"], account="llm-eval")
+    put(vision, "coming", project=projects["LLM"], account="llm-eval", cluster="gpu1")
+    put(vision, "gone", account="old")
 
 
 @pytest.mark.parametrize("name", ["", "Monthly", "a b", "ü", "x" * 51])

@@ -93,6 +93,22 @@ def test_ann_has_new_jobs_wait_once_it_is_used_and_an_edit_keeps_what_it_does(ho
     assert "can only notify" in save(house, action="no-gpu-jobs", user="ben")
 
 
+def test_a_name_of_nobody_is_refused_or_warned_of_before_ann_saves(house: House) -> None:
+    def preview(**scope: str) -> str:
+        return words(page(house.ann, f"{PATH}?{urlencode(MARCH | scope | {'act': 'preview'})}"))
+
+    for scope in ({"account": "no-such"}, {"account": "speech"}, {"cluster": "nope"}):
+        refused = preview(**scope)
+        assert "Vision Lab has no account" in refused
+        assert "Save budget" not in refused
+        assert "Vision Lab has no account" in save(house, **scope)
+    assert not Quota.objects.exists()
+    warned = preview(user="nobody", queue="zz", qos="zz", gpu_model="a100")
+    assert "So far no job of Vision Lab has run with: user nobody, queue zz, QOS zz." in warned
+    assert "Save budget" in warned  # they may come
+    assert "So far no job" not in preview(user="ben", account="vision", cluster="gpu1")
+
+
 def test_rare_fields_are_folded_away_until_one_of_them_says_something(house: House) -> None:
     assert "<details><summary>More options" in page(house.ann, PATH)
     save(house, account="vision")

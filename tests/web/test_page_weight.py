@@ -63,6 +63,7 @@ def test_what_a_tenant_with_everything_has_does_not_make_its_pages_ask_more(
     paths += [f"/t/vision-lab/budgets/at/{name}/" for name in budgets]
     paths += [f"{PREVIEWED}&name={name}&action=end-jobs" for name in ("month", "new")]
     paths += [f"{PREVIEWED}&name=own&project=vision&borrows_from=shared&action=no-gpu-jobs"]
+    paths += [f"{PREVIEWED}&name=bens&user=ben&account=vision&qos=zz&action=notify"]
     assert {path: queries for path in paths if (queries := weighed(ann, path)[2]) > QUERIES} == {}
 
 

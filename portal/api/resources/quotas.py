@@ -60,6 +60,8 @@ TERMS = (
     ),
 )
 """What was set: use refuses no change."""
+OF_ACCOUNTS = {"quota-account", "quota-account-elsewhere", "quota-cluster"}
+"""Refusals that would tell a key of one project which accounts others have."""
 
 
 class LoanSerializer(serializers.Serializer[Any]):
@@ -211,7 +213,10 @@ class OneQuota(OneNamed, QuotaEndpoint):
         try:
             row = entry.write(tenant, by=self.by, moment=self.moment.replace(microsecond=0))
         except (QuotaError, RuleError) as refusal:
-            raise (not_found() if refusal.code == "quota-project" else refused(refusal)) from refusal
+            is_elsewhere = refusal.code == "quota-project" or (
+                project is not None and refusal.code in OF_ACCOUNTS
+            )
+            raise (not_found() if is_elsewhere else refused(refusal)) from refusal
         return self.answer(quotas.list_quotas(tenant).get(pk=row.pk))
 
     def delete(self, request: Any, name: str) -> HttpResponse:
