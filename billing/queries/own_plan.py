@@ -14,7 +14,7 @@ from billing.catalog import terms
 from billing.catalog.terms import Terms
 from billing.catalog.version_terms import Term
 from billing.invoicing.charges import read_allowances
-from billing.models import Allowance, Commitment, PlanVersion, Price, Subscription
+from billing.models import Allowance, Commitment, Plan, PlanVersion, Price, Subscription
 from billing.models.plans import SELECTORS
 from billing.queries.accrued_charges import accrued
 from billing.queries.overview import Around
@@ -40,6 +40,15 @@ class OwnPlan:
     prices: Sequence[Price]
     terms: Sequence[Term]
     use: PlanUse
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPlan:
+    """The plan that follows, with what it costs the tenant on its first day."""
+
+    plan: Plan
+    since: datetime
+    prices: Sequence[Price]
 
 
 def load_own_plan(tenant: Tenant, *, around: Around | None, moment: datetime, day: date) -> OwnPlan | None:
@@ -73,6 +82,17 @@ def load_own_plan(tenant: Tenant, *, around: Around | None, moment: datetime, da
         _terms(own, version, day) if own else [],
         use,
     )
+
+
+def load_planned_plan(tenant: Tenant, *, moment: datetime) -> PlannedPlan | None:
+    """None where no change is planned: one query, else three. Reads by plans: in an `acting_scope`."""
+    coming = Subscription.objects.filter(tenant=tenant, since__gt=moment).select_related("plan")
+    subscription = coming.order_by("since").first()
+    if subscription is None:
+        return None
+    day = subscription.since.astimezone(tenant.zone).date()
+    listed = Price.objects.filter(version=_version(subscription, day))
+    return PlannedPlan(subscription.plan, subscription.since, _prices(tenant, listed, day))
 
 
 def load_own_prices(tenant: Tenant, *, moment: datetime, day: date) -> list[Price]:

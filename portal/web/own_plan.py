@@ -16,7 +16,7 @@ from billing.catalog.price_words import price_words, term_words
 from billing.models import Allowance, Price, QuotaSetBy, Settles
 from billing.models.plans import model_of, priced_meter
 from billing.queries import overview as reading
-from billing.queries.own_plan import OwnPlan, load_own_plan
+from billing.queries.own_plan import OwnPlan, PlannedPlan, load_own_plan, load_planned_plan
 from billing.quotas.quotas import list_quotas
 from billing.rules import hours as clock
 from billing.rules.fees import Included
@@ -79,13 +79,20 @@ def own_plan(request: TenantRequest) -> HttpResponse:
             day=request.today,
         )
         page = _page(plan) if plan else {}
+        planned = load_planned_plan(request.tenant, moment=request.moment)
         quotas = list_quotas(request.tenant).filter(set_by=QuotaSetBy.PLAN)
         listed = [(quota.name, quota_words(quota)) for quota in quotas] if plan else []
     form = quote_form(request, plan.prices) if plan else {}
     return answer(
         request,
         request.frame,
-        {**page, **form, "quotas": listed, "manages": Action.MANAGE in request.may},
+        {
+            **page,
+            **form,
+            "quotas": listed,
+            "planned": _planned(planned) if planned else None,
+            "manages": Action.MANAGE in request.may,
+        },
         whole="tenant/plan.html",
     )
 
@@ -105,6 +112,18 @@ def _page(plan: OwnPlan) -> dict[str, object]:
             for term in plan.terms
         ],
         "is_shared": plan.use.is_shared,
+    }
+
+
+def _planned(planned: PlannedPlan) -> dict[str, object]:
+    return {
+        "plan": planned.plan,
+        "since": planned.since,
+        "settles": _(SETTLES[Settles(planned.plan.settles)]),
+        "prices": [
+            (line_descriptions.describe(price), price_words(price), price.tenant_id is not None)
+            for price in planned.prices
+        ],
     }
 
 

@@ -39,7 +39,7 @@ MARCH = builders.at("2026-03-01")
 
 def a_full_house() -> House:
     """A plan with tiers, an allowance, a commitment, a fee and discounts; wallets of two units; budgets of each kind
-    with a pool; reservations; and March corrected after its close."""
+    with a pool; reservations; a change of plan to come; and March corrected after its close."""
     now = datetime.now(UTC).replace(microsecond=0)
     house = a_house(close=False)
     vision, cluster = house.vision, house.cluster
@@ -58,6 +58,8 @@ def a_full_house() -> House:
         as_of=f"{now:%Y-%m-%d %H:%M:%S}",
     )
     with_budgets(vision, now)
+    later = datetime(now.year + 2, 1, 1, tzinfo=UTC)  # no job that is asked about runs into it
+    subscriptions.subscribe(tenant=vision, plan=builders.a_plan("next"), since=later)
     for number, key in ((1, "a"), (2, "b")):
         assert reserve(cluster, number, number, key, now=now, job_id=f"471{number}").reservation
     review.review_quotas(moment=now)

@@ -53,6 +53,7 @@ from tests.web.sign_up_stories import (
     refusal,
     saves_a_card,
 )
+from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
 
@@ -224,8 +225,16 @@ def test_an_owner_changes_among_public_plans_from_the_next_period_on_and_asks_to
     later = Subscription.objects.get(plan__name="growth")
     local = later.since.astimezone(tenant.zone)
     assert (local.day, local.hour, local > datetime.now(UTC)) == (1, 0, True)
+    for person, may_change in ((ann, True), (carla, False)):  # both read what it will cost
+        plan = page(person, "/t/vision-lab/plan/")
+        shown = words(plan)
+        assert f"Planned change {'See the change ' if may_change else ''}You are on plan growth from" in shown
+        assert "Paid by wallets. Prices in EUR, before tax: GPU time €1.50 per GPU-hour" in shown
+        assert "GPU time €2.00 per GPU-hour" in shown  # until then
+        assert ('href="/t/vision-lab/plan/change/"' in plan) == may_change
     assert "You stay on your plan." in signed_in(ann).post(choose, {"act": "stay"}, follow=True).text
     assert Subscription.objects.get().until is None
+    assert "Planned change" not in page(ann, "/t/vision-lab/plan/")
     assert "is not offered" in signed_in(ann).post(choose, {**post, "plan": "deal"}, follow=True).text
     subscriptions.subscribe(tenant=tenant, plan=Plan.objects.get(name="deal"), since=later.since)
     refused = signed_in(ann).post(choose, {**post, "seen": seen}, follow=True).text
