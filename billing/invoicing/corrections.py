@@ -12,14 +12,15 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from billing.invoicing import line_taxes
-from billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
+from billing.models import InvoiceLine, InvoiceState, LineKind
+from billing.rules import tax
 from billing.rules.credit import take_back
 from billing.rules.money import Money
-from billing.rules.tax import Tax
+from billing.rules.tax import Tax, TaxRow
 from portal.core.tenants.models import Corrections
 from portal.languages import in_language
 
@@ -53,13 +54,17 @@ class BilledLines:
     lines: Mapping[int, _IssuedLine]
     remainders: Mapping[Key, _Remainder]
     taxes: Mapping[tuple[int, int], Tax]  # of the newest line, by tenant and service period
-    invoices: Mapping[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # what is left: before tax, and with it
+    invoices: Mapping[int, list[TaxRow]] = field(default_factory=dict)  # what is left of them, by tax
 
     def left(self, line: int) -> int:
         """What is left to be taken back of a line, in minor units, sign as billed."""
         return self.remainders[self.lines[line].key].left.get(line, 0)
+
+    def covers(self, invoice: int, amounts: Iterable[tuple[Tax, Money]]) -> bool:
+        """Whether a credit note of these amounts, below zero, leaves the invoice at nothing or more, with tax."""
+        left = self.invoices[invoice]
+        rows = [*left, *tax.credited(amounts, left=left)]
+        return line_taxes.total_with_tax(rows, left[0].net.currency).amount >= 0
 
     def tax_of(self, line: InvoiceLine) -> Tax | None:
         """How the line's use was taxed when it was billed; None where it never was."""
@@ -128,9 +133,7 @@ def divide_lines(
         for part in parts:
             credit_parts[billed.lines[part.original_id or 0].invoice].append(part)
     for invoice, parts in list(credit_parts.items()):
-        if policy == Corrections.NEXT_INVOICE or not _is_credit_note(
-            parts, billed.invoices[invoice], currency
-        ):
+        if policy == Corrections.NEXT_INVOICE or not _is_credit_note(parts, billed, invoice, currency):
             debits += credit_parts.pop(invoice)
     if policy == Corrections.OWN_INVOICE and debits and _is_payable(debits, currency):
         return DividedLines(own, debits, credit_parts)
@@ -165,15 +168,16 @@ def _is_payable(lines: Sequence[InvoiceLine], currency: str) -> bool:
     return net.amount > 0 and line_taxes.total_with_tax(sums, currency).amount >= 0
 
 
-def _is_credit_note(parts: Sequence[InvoiceLine], left: tuple[int, int], currency: str) -> bool:
+def _is_credit_note(parts: Sequence[InvoiceLine], billed: BilledLines, invoice: int, currency: str) -> bool:
     """Whether they give something back, and no more than is left of their invoice.
 
     They may: of a minimum of 50.00 less 10 % nothing is owed once use comes late that reaches it, but only 45.00 was
     billed. The use that stands in its place is on the next invoice, and so is then what is taken back for it.
     """
-    taxes = line_taxes.sum_taxes(parts, currency)
-    net, whole = sum(part.amount for part in parts), line_taxes.total_with_tax(taxes, currency).minor
-    return -left[0] <= net < 0 and (len(taxes) == 1 or whole >= -left[1])
+    amounts = [(part.taxed_as, Money.from_minor(part.amount, currency)) for part in parts]
+    net = sum(part.amount for part in parts)
+    left = sum(row.net.minor for row in billed.invoices[invoice])
+    return -left <= net < 0 and billed.covers(invoice, amounts)
 
 
 def _split_line(
@@ -260,17 +264,9 @@ def _replay(rows: QuerySet[InvoiceLine]) -> BilledLines:
             of.left[original] += amount
             if line.key[2] == LineKind.CREDIT:
                 of.forgiven[original] = of.forgiven.get(original, 0) - amount
-    return BilledLines(lines, balances, taxes, _load_left({line.invoice for line in lines.values()}))
-
-
-def _load_left(invoices: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """What is left of invoices and their credit notes: before tax, and with it."""
-    left: dict[int, tuple[int, int]] = {}
-    issued = Invoice.objects.filter(Q(pk__in=invoices) | Q(original__in=invoices), state=InvoiceState.ISSUED)
-    for pk, original, subtotal, total in issued.values_list("pk", "original", "subtotal", "total"):
-        net, whole = left.get(original or pk, (0, 0))
-        left[original or pk] = net + subtotal, whole + total
-    return left
+    return BilledLines(
+        lines, balances, taxes, line_taxes.load_left({line.invoice for line in lines.values()})
+    )
 
 
 def _add_line(left: dict[int, int], line: _IssuedLine) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 from django.db import transaction
@@ -22,7 +22,7 @@ from billing.models import (
     Seller,
 )
 from billing.payments import refunds
-from billing.rules.credit import OverCreditError, spread
+from billing.rules.credit import Fits, OverCreditError, find_limit, spread
 from billing.rules.money import Money
 from portal.errors import CodedError
 from portal.languages import in_language
@@ -51,9 +51,10 @@ def issue_credit_note(
 
     What was used stays billed: the credit is given beside it. Each line is credited at the tax at which
     it was billed, and no line beyond what is left of it, whether other credit notes or later invoices
-    took the rest back. Asked again it credits again, as far as something is left. What comes back to a
-    wallet does so at `moment`; None: when the day begins. `on` is a day where the invoice was issued, and none before
-    it was. Raises CreditError.
+    took the rest back. Nor is the invoice credited beyond what is left of its total, which is less than its lines
+    say where it took off something for an earlier one. Asked again it credits again, as far as something is left.
+    What comes back to a wallet does so at `moment`; None: when the day begins. `on` is a day where the invoice was
+    issued, and none before it was. Raises CreditError.
     """
     numbering.lock(invoice.tenant)
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
@@ -70,7 +71,11 @@ def issue_credit_note(
         raise CreditError("no-such-line", invoice=invoice, position=position)
     billed = corrections.load_billed_lines(lines.values())
     lefts = [(pk, Money.from_minor(billed.left(pk), invoice.currency)) for pk in chosen]
-    amounts = _credited_lines(invoice, net, lefts)
+
+    def fits(amounts: Mapping[int, Money]) -> bool:
+        return billed.covers(invoice.pk, [(billed.lines[pk].tax, -money) for pk, money in amounts.items()])
+
+    amounts = _credited_lines(invoice, net, lefts, fits)
     note = _make_note(invoice, sellers.load_seller(), reason=reason.strip(), rated_through=0)
     note.terms = {"credited_by": by}
     with in_language(invoice.buyer.get("language", "")):
@@ -117,11 +122,10 @@ def _describe_as_billed(original: Invoice, lines: Sequence[InvoiceLine]) -> None
 
 
 def _credited_lines(
-    invoice: Invoice, net: Money | None, lefts: Sequence[tuple[int, Money]]
+    invoice: Invoice, net: Money | None, lefts: Sequence[tuple[int, Money]], fits: Fits
 ) -> dict[int, Money]:
     """By line what is credited of it."""
-    zero = Money.zero(invoice.currency)
-    left = sum((money for _, money in lefts), zero)
+    zero, left = Money.zero(invoice.currency), find_limit(lefts, fits)
     if left <= zero:
         raise CreditError("nothing-left-to-credit", invoice=invoice)
     if net is not None and net.currency != invoice.currency:
@@ -129,7 +133,7 @@ def _credited_lines(
     if net is not None and net <= zero:
         raise CreditError("credit-not-positive")
     try:
-        return spread(left if net is None else net, lefts)
+        return spread(left if net is None else net, lefts, fits)
     except OverCreditError as error:
         raise CreditError("credit-too-large", invoice=invoice, cause=error) from error
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from django.db.models import Q
+from django.db.models import Q, Sum
+from django.db.models.functions import Coalesce
 
 from billing.catalog import billing_periods
 from billing.documents import vat_ids
@@ -120,19 +122,25 @@ def total_with_tax(taxes: Iterable[TaxRow], currency: str) -> Money:
 
 def credit_taxes(lines: Iterable[InvoiceLine], original: Invoice) -> list[TaxRow]:
     """The taxes of a credit note of these lines, by which the original's are used up to the cent. One query."""
-    balances: dict[Tax, TaxRow] = {}
-    invoice_taxes = InvoiceTax.objects.filter(
-        Q(invoice=original) | Q(invoice__original=original, invoice__state=InvoiceState.ISSUED)
-    )
-    for row in invoice_taxes:
-        net, tax = (Money.from_minor(minor, original.currency) for minor in (row.net, row.tax))
-        before = balances.get(row.taxed_as)
-        balances[row.taxed_as] = (
-            TaxRow(row.taxed_as, before.net + net, before.tax + tax)
-            if before
-            else TaxRow(row.taxed_as, net, tax)
+    left = load_left([original.pk])[original.pk]
+    return rules.credited(_line_amounts(lines, original.currency), left=left)
+
+
+def load_left(invoices: Iterable[int]) -> dict[int, list[TaxRow]]:
+    """What is left of issued invoices and their credit notes, by tax. One query."""
+    sums = (
+        InvoiceTax.objects.filter(
+            Q(invoice__in=invoices) | Q(invoice__original__in=invoices), invoice__state=InvoiceState.ISSUED
         )
-    return rules.credited(_line_amounts(lines, original.currency), left=balances.values())
+        .values_list(Coalesce("invoice__original", "invoice"), "category", "rate", "invoice__currency")
+        .annotate(Sum("net"), Sum("tax"))
+        .order_by()
+    )
+    left: dict[int, list[TaxRow]] = defaultdict(list)
+    for invoice, category, rate, currency, net, tax in sums:
+        net_left, tax_left = (Money.from_minor(int(minor), currency) for minor in (net, tax))
+        left[invoice].append(TaxRow(Tax(category, rate), net_left, tax_left))
+    return left
 
 
 def make_tax_rows(invoice: Invoice, taxes: Iterable[TaxRow], reasons: Mapping[str, str]) -> list[InvoiceTax]:
