@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
+from django.db.models import Sum
+
 from billing.models import (
     CreditedPart,
     InvoiceLine,
@@ -37,7 +39,8 @@ class NotInvoicedError(Exception):
 def credited_amount(credit: ServiceCredit) -> Money | None:
     """What the rule credits, rounded; None where nothing was charged. Raises NotInvoicedError and UnclearError.
 
-    A line's tiers and included hours are in it, as they are in the line, and so are discounts of its period.
+    A line's tiers and included hours are in it, as they are in the line, and so are discounts of its period. Of a
+    line that was credited in full by hand nothing is credited again.
     """
     _, pieces = jobs.job(credit.tenant, credit.record_id)
     charged = [piece for piece in pieces if piece.verdict != Verdict.WAIVED]
@@ -48,8 +51,9 @@ def credited_amount(credit: ServiceCredit) -> Money | None:
     if any(not piece.invoice for piece in charged):
         raise NotInvoicedError
     lines = _lines(charged)
+    by_hand = _credited_by_hand(lines)
     sums = per_currency(
-        _billed(piece, lines) * _share(piece, credit) for piece in charged if piece.tag is not None
+        _billed(piece, lines, by_hand) * _share(piece, credit) for piece in charged if piece.tag is not None
     )
     if len(sums) > 1:
         raise UnclearError("It was billed in several currencies: add lines by hand.")
@@ -65,7 +69,15 @@ def _lines(pieces: Sequence[Piece]) -> Lines:
     return {(line.invoice.number or "", line.position): line for line in rows.select_related("invoice")}
 
 
-def _billed(piece: Piece, lines: Lines) -> Money:
+def _credited_by_hand(lines: Lines) -> Mapping[int, int]:
+    """By line what stands of its credits by hand, in minor units, below zero. One query."""
+    rows = InvoiceLine.objects.filter(
+        kind=LineKind.CREDIT, original__in=lines.values(), invoice__state=InvoiceState.ISSUED
+    )
+    return dict(rows.values_list("original").annotate(Sum("amount")).order_by())
+
+
+def _billed(piece: Piece, lines: Lines, by_hand: Mapping[int, int]) -> Money:
     """Its part of the line that it stands on; of what has none, such as a corrected price, what it costs."""
     cost = piece.cost
     if cost is None:
@@ -73,9 +85,12 @@ def _billed(piece: Piece, lines: Lines) -> Money:
     line = lines.get((piece.invoice, piece.line)) if piece.line is not None else None
     if line is None or not line.seconds_num:
         return cost
+    credited = by_hand.get(line.pk, 0)
+    if credited not in {0, -line.amount}:
+        raise UnclearError(f"{line.invoice} is credited by hand in part: add a line for what is left of it.")
     seconds = Fraction(line.seconds_num) / line.seconds_den
     return (
-        Money.from_minor(line.amount, cost.currency)
+        Money.from_minor(line.amount + credited, cost.currency)
         * (piece.resource_seconds / seconds)
         * _after_discounts(line, lines)
     )
