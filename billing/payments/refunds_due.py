@@ -120,6 +120,9 @@ def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> 
 
     Raises CollectionError where nothing is.
     """
+    Invoice.objects.select_for_update(no_key=True).get(
+        pk=invoice.pk
+    )  # no refund to the card begins meanwhile
     due = list_due(limit=1, invoice=invoice)
     if not due:
         raise CollectionError("nothing-owed", invoice=invoice)
