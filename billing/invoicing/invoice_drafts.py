@@ -75,13 +75,13 @@ class DraftInvoice:
         return line_taxes.total_with_tax(self.taxes, self.charges.due.currency)
 
 
-def prepare_drafts(charges: Sequence[PeriodCharges]) -> list[DraftInvoice]:
-    """Their lines, those by hand among them, taxed, and divided by the policy of corrections.
+def prepare_drafts(charges: Sequence[PeriodCharges], *, by_hand: bool = True) -> list[DraftInvoice]:
+    """Their lines, those by hand among them unless said, taxed, and divided by the policy of corrections.
 
     Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
     """
     seller = sellers.load_seller()
-    waiting = manual_lines.list_pending([tenant_charges.tenant for tenant_charges in charges])
+    waiting = manual_lines.list_pending([owing.tenant for owing in charges] if by_hand else [])
     charges = _set_currencies(charges, waiting, seller)
     by_tenant = {
         tenant_charges.tenant.pk: _split_currencies(tenant_charges, waiting.get(tenant_charges.tenant.pk, []))

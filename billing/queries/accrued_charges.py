@@ -14,7 +14,7 @@ from django.utils.translation import gettext, gettext_noop
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
-from billing.invoicing import charges, close_inputs, manual_lines, statements
+from billing.invoicing import charges, close_inputs, earlier_charges, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import BillingPeriod, ManualLine, Price
@@ -29,11 +29,12 @@ from portal.sql_files import Statements
 
 sql = Statements(__file__, "accrued_charges.sql")
 
-EARLIER, AHEAD, BY_HAND, BILLED = (
+EARLIER, AHEAD, BY_HAND, BILLED, BEFORE = (
     gettext_noop("Earlier periods, not billed yet"),
     gettext_noop("Fees billed in advance"),
     gettext_noop("Lines added by hand"),
     gettext_noop("Billed already"),
+    gettext_noop("On the invoice before this one"),
 )
 
 
@@ -61,7 +62,8 @@ class OtherCharges:
 class Accrued:
     """What the use of a period, and the terms of its plans, come to so far, whoever pays.
 
-    `extras` are what its invoice would hold besides, were it made now: with them, it comes to `due` before tax.
+    `extras` are what its invoice would hold besides, were it made now, after those of earlier open periods: with them,
+    it comes to `due` before tax.
     """
 
     use: Mapping[tuple[str, int], Money]  # by project and price, as its lines have it
@@ -102,6 +104,8 @@ def accrued(
     other = other or load_other_charges(tenant)
     if _is_plain(other, period):
         return None
+    inputs = inputs or StatementInputs(frozenset([tenant.pk]))
+    earlier = earlier_charges.load_earlier(period, inputs, lacking=Lacking.SUPPOSED)
     rated = close_inputs.load_rated_periods([period])
     outcomes, by_others = statements.make_whole_statements(
         [period], rated, lacking=Lacking.SUPPOSED, inputs=inputs
@@ -109,8 +113,10 @@ def accrued(
     statement, others = outcomes[tenant.pk], by_others.get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
-    by_hand = manual_lines.list_pending([tenant])[tenant.pk] if other.by_hand else []
-    extra_amounts = _extra_amounts(statement, statement.charge_inputs, others, by_hand)
+    own = earlier_charges.subtract(statement, earlier)
+    takes_lines = other.by_hand and earlier_charges.takes_manual_lines(period, own, earlier, inputs)
+    by_hand = manual_lines.list_pending([tenant])[tenant.pk] if takes_lines else []
+    extra_amounts = _extra_amounts(own, statement.charge_inputs, earlier, others, by_hand)
     extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
     whole = [statement, *(one for _, one in others)]
     amounts = [amount for one in whole for amount in _of_period(one).values()]
@@ -128,12 +134,16 @@ def accrued(
 def _extra_amounts(
     statement: statements.Statement,
     inputs: ChargeInputs,
+    earlier: statements.Statement | None,
     others: Sequence[tuple[Tenant, statements.Statement]],
     by_hand: Sequence[ManualLine],
 ) -> list[tuple[str, list[Money]]]:
-    """What the period's invoice would hold besides its own use and terms, by name; some of it nothing."""
+    """What the period's invoice would hold besides its own use and terms, by name; some of it nothing.
+
+    `statement`: without what earlier open periods' invoices hold, which is `earlier`.
+    """
     own = inputs.period
-    lines = [line for one in (statement, *statement.others) for line in one.lines]
+    lines = _own_lines(statement)
     waiting = [Money.from_minor(line.amount, line.currency) for line in by_hand]
     return [
         *(
@@ -146,6 +156,12 @@ def _extra_amounts(
         (
             gettext(BILLED),
             _sum(-one.amount for key, one in inputs.billed.items() if key.service == own),
+        ),
+        (
+            gettext(BEFORE),
+            _sum(
+                -line.amount for line in (_own_lines(earlier) if earlier else ()) if line.key.service == own
+            ),
         ),
         *(
             (gettext(name), _sum(line.amount for line in lines if _is(line, name, own)))
@@ -161,6 +177,11 @@ def _extra_amounts(
         ),
         (gettext(BY_HAND), per_currency(waiting)),
     ]
+
+
+def _own_lines(statement: statements.Statement) -> list[Line]:
+    """Of what the tenant itself used, in all currencies."""
+    return [line for one in (statement, *statement.others) for line in one.lines]
 
 
 def accrued_terms(*, tenant: Tenant, periods: Sequence[BillingPeriod]) -> list[list[tuple[str, Money]]]:

@@ -17,8 +17,16 @@ from zoneinfo import ZoneInfo
 from billing.catalog import billing_periods
 from billing.catalog.billing_periods import Lacking
 from billing.documents.parties import buyer_fields, seller_fields
-from billing.invoicing import close_inputs, invoice_drafts, line_taxes, sellers, statements
+from billing.invoicing import (
+    close_inputs,
+    earlier_charges,
+    invoice_drafts,
+    line_taxes,
+    sellers,
+    statements,
+)
 from billing.invoicing.invoice_drafts import PeriodCharges
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import CLOSED_PERIOD, BillingPeriod, DocumentKind, Invoice, InvoiceLine
 from billing.rating import billed_usage
 from billing.rating.billed_usage import Reach
@@ -90,11 +98,13 @@ def open_periods(tenants: Sequence[Tenant], month: Month) -> dict[int, list[Bill
 
 
 def drafted(tenant: Tenant, periods: Iterable[BillingPeriod], *, own: bool) -> Iterator[Document]:
-    """What closes of the periods would bill now, one document a currency. Nothing is written, no number is used.
+    """What closes of the periods would bill now, after those of earlier open ones, one document a currency.
+
+    Nothing is written, no number is used.
 
     `own`: inside the tenant's scope, which shows no prices of plans.
     """
-    for period in list(periods)[:1]:  # what is left of a month is billed by its first open period
+    for period in periods:
         scope: AbstractContextManager[None] = acting_scope(tenant) if own else nullcontext()
         with scope:
             documents = _draft(tenant, period)
@@ -102,11 +112,16 @@ def drafted(tenant: Tenant, periods: Iterable[BillingPeriod], *, own: bool) -> I
 
 
 def _draft(tenant: Tenant, period: BillingPeriod) -> list[Document]:
+    inputs = StatementInputs(frozenset([tenant.pk]))
+    earlier = earlier_charges.load_earlier(period, inputs, lacking=Lacking.LEFT_OUT)
     rated = close_inputs.load_rated_periods([period])
-    due = statements.make_statements([period], rated, lacking=Lacking.LEFT_OUT)[tenant.pk]
+    due = statements.make_statements([period], rated, lacking=Lacking.LEFT_OUT, inputs=inputs)[tenant.pk]
     if isinstance(due, statements.MixedCurrenciesError):
         return []
-    (bill,) = invoice_drafts.prepare_drafts([PeriodCharges(tenant, period, due, None, {})])
+    own = earlier_charges.subtract(due, earlier)
+    by_hand = earlier_charges.takes_manual_lines(period, own, earlier, inputs)
+    charges = PeriodCharges(tenant, period, own, None, {})
+    (bill,) = invoice_drafts.prepare_drafts([charges], by_hand=by_hand)
     reach = billed_usage.of_tenants([tenant.pk]).get(tenant.pk, [])
     seller = seller_fields(sellers.load_seller())["name"]
     buyer = buyer_fields(tenant)["name"]

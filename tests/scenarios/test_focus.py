@@ -174,6 +174,7 @@ def test_api_058_a_credit_note_is_a_correction_of_the_original_period_and_the_in
 def test_corrections_on_the_next_invoice_keep_their_period_and_late_use_is_no_correction() -> None:
     lab = a_lab(Corrections.NEXT_INVOICE)
     used = a_job(source_key="0", started="2026-02-03 10:00", ended="2026-02-03 11:00")
+    closed("2026-02", lab)
     closed("2026-03", lab)
     longer = a_job(source_key="1", queue="long", started="2026-03-02 10:00", ended="2026-03-02 11:00")
     ingest(
@@ -181,8 +182,9 @@ def test_corrections_on_the_next_invoice_keep_their_period_and_late_use_is_no_co
     )
     closed("2026-04", lab)
 
-    _, april = read(lab, month="2026-04")
+    status, april = read(lab, month="2026-04")
 
+    assert status is Status.FINAL
     columns = ("ChargeCategory", "ChargeClass", "ChargePeriodStart", "BilledCost", "ListCost")
     use = [row for row in april if row["ChargeCategory"] == "Usage"]
     assert told(use, *columns) == [

@@ -263,3 +263,30 @@ def test_monitoring_tells_the_same_spend_as_the_page() -> None:
     assert [(amount.tenant, amount.amount) for amount in spend] == [
         ("vision-lab", per_currency(charges.sums)[0])
     ]
+
+
+def test_while_a_month_is_open_its_charges_are_in_its_own_preview_alone() -> None:
+    cluster, lab = a_lab(with_discount(PLANS["fee in advance"]()))
+    half_of_march(cluster)
+    builders.ingest(
+        cluster,
+        builders.a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"),
+        as_of="2026-04-04",
+    )
+    net = Money.from_minor(2500, "USD")
+    manual_lines.add_manual_line(
+        tenant=lab, description="Support", net=net, reason="agreed", by="op", on=date(2026, 4, 3)
+    )
+    april = lab.periods.get(start=builders.at("2026-04-01"))
+
+    of_march, of_april = accrued(tenant=lab, period=march(lab)), accrued(tenant=lab, period=april)
+
+    assert of_march is not None
+    assert of_april is not None
+    assert [(name, amount.text) for name, amount in of_april.extras] == [
+        ("On the invoice before this one", "-45.00"),
+        ("Fees billed in advance", "45.00"),
+    ]
+    assert of_march.due == [previewed(lab)]
+    stories.close("2026-03", lab, accept="early")
+    assert of_april.due == [previewed(lab, "2026-04")]
