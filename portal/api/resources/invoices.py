@@ -60,9 +60,18 @@ class InvoiceSerializer(serializers.ModelSerializer[Invoice]):
     )
     subtotal = MinorField("subtotal", help_text="Before tax.")
     tax = MinorField("tax")
-    total = MinorField("total")
-    paid = MoneyField(source="stand.paid")
-    credited = MoneyField(source="stand.credited", help_text="By credit notes.")
+    total = MinorField("total", help_text="= from_wallet + paid + credited + written_off + due.")
+    from_wallet = MoneyField(
+        source="stand.from_wallet",
+        help_text="What a wallet paid at issue, less what credit notes gave back to it.",
+    )
+    paid = MoneyField(source="stand.paid", help_text="Payments, less what was paid back.")
+    credited = MoneyField(
+        source="stand.credited", help_text="By credit notes; of a credit note its own total."
+    )
+    written_off = MoneyField(
+        source="stand.written_off", help_text="Given up, less what was paid or credited later."
+    )
     due = MoneyField(source="stand.due", help_text="Below zero: it is to be given back.")
 
     class Meta:
@@ -80,7 +89,7 @@ class InvoiceSerializer(serializers.ModelSerializer[Invoice]):
                 "due_on",
                 "original",
             ),
-            *("subtotal", "tax", "total", "paid", "credited", "due"),
+            *("subtotal", "tax", "total", "from_wallet", "paid", "credited", "written_off", "due"),
         )
 
 
