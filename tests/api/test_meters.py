@@ -192,6 +192,8 @@ def test_api_034_usage_is_told_by_meter_and_dimensions(ai: Tenant, op: Door) -> 
     ]
     (bucket,) = op.reads(path.replace("meter,dimensions", "gpu_model") + "&meter=llm-tokens")["buckets"]
     assert [group["group"] for group in bucket["groups"]] == [{"gpu_model": ""}]
+    refused = op.get(f"{path}&meter=llm-token")
+    assert refused.body["detail"].endswith(", billing-hour, llm-tokens.")
 
 
 def test_sums_are_no_jobs(ai: Tenant, op: Door) -> None:

@@ -239,3 +239,24 @@ def test_api_062_the_number_of_queries_does_not_grow_with_the_groups(ann: Door) 
                 ann.reads(f"/usage?{MARCH}&interval={interval}{groups}")
             counts.add(len(queries))
         assert len(counts) == 1
+
+
+@pytest.mark.parametrize("name", ["gpu-hour", "gpu"])
+def test_a_meter_has_the_name_of_its_price_or_that_of_its_group(name: str, house: House, ann: Door) -> None:
+    march = ann.reads(f"/usage?{MARCH}&interval=month&group_by=meter&meter={name}")["buckets"][0]
+    assert [group["group"] for group in march["groups"]] == [{"meter": "gpu"}]
+    assert cost(march["used"]) * 100 == house.invoice.subtotal
+    lines = ann.reads(f"/invoices/{house.invoice.number}/lines")["data"]
+    assert {line["meter"] for line in lines} == {"gpu-hour"}
+    nothing = ann.reads(f"/usage?{MARCH}&interval=month&meter=cpu-core-hour")["buckets"][0]
+    assert nothing["used"]["cost"] == []
+
+
+@pytest.mark.parametrize("interval", ["hour", "month"])
+def test_a_meter_that_there_is_not_is_refused_with_those_that_there_are(interval: str, ann: Door) -> None:
+    refused = ann.get(f"/usage?from=2026-03-01&to=2026-03-03&interval={interval}&meter=gpu-hour&meter=nope")
+    assert refused.problem == (400, "invalid-request")
+    assert refused.body["detail"] == (
+        "There is no meter 'nope'; known are: gpu-hour, cpu-core-hour, memory-gib-hour, gpu-memory-gib-hour, "
+        "billing-hour."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -9,6 +10,8 @@ from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from billing.catalog import meters
+from billing.models import PeriodTotal
 from billing.queries.usage_series import (
     MOST_ROWS,
     Bucket,
@@ -21,6 +24,7 @@ from billing.queries.usage_series import (
     Used,
     usage_series,
 )
+from billing.rules.meters import Meter
 from clusters import usage
 from portal.api import parameters
 from portal.api.answers import as_json
@@ -31,13 +35,13 @@ from portal.api.views import TenantEndpoint
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.ownership import accounts_of
 from portal.core.tenants.scope import acting_scope
+from portal.excerpt import quoted
 
 MOST_DAYS = {Interval.HOUR: 31, Interval.DAY: 400, Interval.MONTH: 3_660}
 LONGER = {Interval.HOUR: "interval=day", Interval.DAY: "interval=month"}
-FILTERS = (
-    *(Grouping.PROJECT, Grouping.USER, Grouping.ACCOUNT, Grouping.CLUSTER, Grouping.GPU_MODEL),
-    Grouping.METER,
-)
+FILTERS = (Grouping.PROJECT, Grouping.USER, Grouping.ACCOUNT, Grouping.CLUSTER, Grouping.GPU_MODEL)
+RESOURCES: Mapping[str, str] = {meter.value: meter.resource for meter in Meter}
+"""By the name that prices and lines have, what usage of it is kept and grouped by."""
 
 
 class QuantitySerializer(serializers.Serializer[Quantity]):
@@ -123,6 +127,12 @@ class Usage(TenantEndpoint):
         ),
         parameters.choices("group_by", [*Grouping], "Up to three, such as project,gpu_model.", most=3),
         *(parameters.text(one, f"Only this {one.replace('_', ' ')}.") for one in FILTERS),
+        parameters.text(
+            Grouping.METER,
+            f"Only this meter: {', '.join(RESOURCES)} or a declared one. The shorter names that group_by=meter answers "
+            f"are taken, too.",
+            example="gpu-hour",
+        ),
     )
 
     def get(self, request: Any) -> HttpResponse:
@@ -146,7 +156,7 @@ class Usage(TenantEndpoint):
                 interval=interval,
                 grouping=[Grouping(name) for name in query["group_by"]],
                 project=self.client.key.project_id,
-                filters={one: query[one] for one in FILTERS},
+                filters={one: query[one] for one in FILTERS} | {Grouping.METER: _resources(tenant, query)},
             )
         except TooManyRowsError:
             sentence = (
@@ -160,6 +170,22 @@ class Usage(TenantEndpoint):
             through = read_through(tenant, self.moment)
         answer = {"timezone": tenant.timezone, "complete_through": through, "buckets": buckets}
         return as_json(UsageSerializer(answer).data)
+
+
+def _resources(tenant: Tenant, query: Mapping[str, Any]) -> list[str]:
+    """Of which meters usage is asked for. Raises ProblemError 400 for what is none; it names those the tenant used."""
+    chosen = [RESOURCES.get(name, name) for name in query[Grouping.METER]]
+    if {*chosen} <= {*RESOURCES.values()}:
+        return chosen
+    used = PeriodTotal.objects.filter(tenant=tenant).exclude(resource__in=RESOURCES.values())
+    with acting_scope(tenant):
+        unknown = {*chosen} - {*RESOURCES.values(), *meters.names()}
+        own = used.order_by("resource").values_list("resource", flat=True).distinct()
+        known = ", ".join([*RESOURCES, *own])
+    if unknown:
+        sentence = f"There is no meter {quoted(min(unknown))}; known are: {known}."
+        raise bad_parameter(Grouping.METER, sentence)
+    return chosen
 
 
 def read_through(tenant: Tenant, moment: datetime) -> datetime | None:
