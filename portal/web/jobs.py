@@ -56,6 +56,8 @@ STATES = (
     *("COMPLETED", "SUCCEEDED", "RUNNING", "PENDING", "FAILED", "CANCELLED", "TIMEOUT"),
     *("OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "Evicted", "NodeLost", "OOMKilled"),
 )
+SPELLINGS = {f"{name},{name.capitalize()}" if name.isupper() else name: name for name in STATES}
+"""What the form sends for each: Slurm says RUNNING, Kubernetes Running, and people want both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +180,8 @@ def _selection(request: TenantRequest) -> Selection:
 
 def _offered(selection: Selection) -> dict[str, object]:
     choices, filters = selection.choices, selection.filters
-    spelling = {state.upper(): state for state in STATES}
-    state = spelling.get(filters.state.upper(), filters.state.upper())
-    states = (*STATES, *({state} - {"", *STATES}))
+    states = [(sent, _(job_badge(name).label)) for sent, name in SPELLINGS.items()]
+    states += [(word, word) for word in {filters.state} - {"", *SPELLINGS}]  # of one scheduler
     models = [*choices.gpu_models, *({filters.gpu_model} - {"", *choices.gpu_models})]
     return {
         "users": choices.users,
@@ -188,7 +189,7 @@ def _offered(selection: Selection) -> dict[str, object]:
         "only_own": selection.only_own,
         "projects": options(choices.projects, filters.project),
         "gpu_models": options([(name, name) for name in models], filters.gpu_model),
-        "states": options([(name, _(job_badge(name).label)) for name in states], state),
+        "states": options(states, filters.state),
         "periods": options(
             [(say.period_key(period), say.period(period)) for period in choices.periods],
             say.period_key(filters.period) if filters.period else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from contextlib import closing
+from decimal import Decimal
 from html import unescape
 
 import pytest
@@ -12,6 +13,7 @@ from django.db import connection
 
 from portal.core.locks import Work
 from tests import builders, sharing
+from tests.api.door import door
 from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -192,6 +194,50 @@ def test_jobs_of_a_day_are_those_that_ran_in_it(house: House) -> None:
     )
     bad = page(house.ann, "/t/vision-lab/jobs/?from=2026-03-10&through=never")
     assert "Enter both days like 2026-03-01" in bad
+
+
+def run_on_both(house: House) -> None:
+    """What Slurm calls RUNNING and FAILED is Running and Failed on Kubernetes."""
+    hours = zip(
+        ("RUNNING", "Running", "FAILED", "Failed", "COMPLETED", "Succeeded", ""), range(1, 8), strict=True
+    )
+    builders.ingest(
+        house.cluster,
+        *(
+            builders.a_job(
+                job_id=f"s{length}", state=state, started="2026-05-05 00:00", ended=f"2026-05-05 0{length}:00"
+            )
+            for state, length in hours
+        ),
+    )
+
+
+@pytest.mark.parametrize("by", ["state", "user", "project", "gpu_model", "account", "queue"])
+def test_each_figure_is_what_the_jobs_cost_that_it_opens_to(house: House, by: str) -> None:
+    run_on_both(house)
+    html = page(house.ann, f"{COSTS}?from=2026-03-01&through=2026-05-31&by={by}&step=month")
+    figures = {
+        unescape(href): text
+        for href, text in re.findall(
+            r'<a href="(/t/vision-lab/jobs/[^"]+)"[^>]*>(?:<strong>)?(\$[\d.]+)', html
+        )
+    }
+    assert len(figures) > 2
+    for href, text in figures.items():
+        answer = signed_in(house.ann).get(href.replace("/jobs/?", "/jobs/csv?"))
+        rows = csv.DictReader(b"".join(answer).decode().splitlines())
+        assert f"${sum(Decimal(row['cost']) for row in rows):.2f}" == text, href
+
+
+def test_a_program_reads_of_each_state_what_its_jobs_cost(house: House) -> None:
+    run_on_both(house)
+    ann = door(house.ann, house.vision)
+    (bucket,) = ann.reads("/usage?from=2026-05-01&to=2026-06-01&interval=month&group_by=state")["buckets"]
+    costs = {row["group"]["state"]: row["used"]["cost"][0]["amount"] for row in bucket["groups"]}
+    assert (costs["RUNNING"], costs["Running"]) == ("2", "4")
+    for state in costs.keys() - {""}:
+        (job,) = ann.all(f"/jobs?state={state}&from=2026-05-01T00:00:00Z")
+        assert job["cost"]["amount"] == costs[state]
 
 
 def test_pages_of_jobs_that_ran_go_on_to_the_last(house: House) -> None:

@@ -87,6 +87,7 @@ def paths_of_march(record: int) -> list[str]:
         f"{LIST}?period=2026-03-01&sort=cost&totals=1",
         f"{LIST}?period=2026-03-01&sort=gpu-hours&user=ben",
         f"{LIST}?from=2026-03-01&through=2026-05-31",
+        *(f"{LIST}?from=2026-03-01&through=2026-03-31&state={word}" for word in ("COMPLETED", "Completed")),
         f"{LIST}csv?period=2026-03-01",
         f"{invoice}/lines/1/",
         f"{invoice}/lines/1/csv",
@@ -101,6 +102,7 @@ def test_pages_and_files_say_of_a_dropped_month_what_they_said_before(ann: User,
     paths = paths_of_march(record)
     before = {path: content_of(ann, path) for path in paths}
     assert b">1</a>" in before[f"{LIST}?period=2026-03-01"]
+    assert [b">1</a>" in before[path] for path in paths if "state=" in path] == [True, False]
     dropped()
     for path in paths:
         assert without_note(content_of(ann, path)) == before[path], path
