@@ -22,7 +22,8 @@ from billing.queries.run_counts import MOST_RUNS, Counts, RunCounts, hold_many, 
 from billing.queries.usage_series import DAY, MOST_ROWS, TooManyRowsError
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
-from billing.rules.spend_change import Use, parts_of, rounded_parts, split_volume, total_use
+from billing.rules.rounded_sums import rounded_parts
+from billing.rules.spend_change import Use, parts_of, split_volume, total_use
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 

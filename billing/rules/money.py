@@ -206,6 +206,11 @@ def rounded_text(value: Fraction, places: int, *, fixed: bool = False) -> str:
     return text.rstrip("0").rstrip(".") if places and not fixed else text
 
 
+def nearest(value: Fraction) -> int:
+    """The nearest whole number, halves away from zero."""
+    return _nearest(value.numerator, value.denominator)
+
+
 def _units(currency: str) -> int:
     """Minor units in one major unit."""
     return int(10 ** exponent(currency))

@@ -1,16 +1,14 @@
 """Why spending changed between two ranges of days: by how many runs, how long, at which prices, and of which use.
 
-All exact. The parts add up to the difference, before and after they are rounded.
+All exact. The parts add up to the difference, also once `rounded_sums` has rounded them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
-
-from billing.rules.money import Money
 
 Item = TypeVar("Item", bound=Hashable)
 ZERO = Fraction(0)
@@ -82,35 +80,3 @@ def split_volume(volume: Fraction, *, old: Use, new: Use, runs: Runs) -> tuple[F
         return volume, ZERO
     number = (runs.later - runs.earlier) * old.cost / runs.earlier
     return number, volume - number
-
-
-def rounded_parts(exact: Sequence[Fraction], total: Money) -> list[Money]:
-    """Each amount in whole minor units, which add up to `total`: by largest remainder, the first of equals.
-
-    ValueError unless `total` is rounded. It may be some units off their exact sum, as where both totals that it is
-    the difference of were rounded.
-    """
-    if not exact:
-        return []
-    scale = Money.from_minor(1, total.currency).amount
-    units = [amount // scale for amount in exact]
-    left = total.minor - sum(units)
-    by_remainder = sorted(range(len(exact)), key=lambda place: (units[place] * scale - exact[place], place))
-    if left < 0:
-        by_remainder.reverse()
-    for count in range(abs(left)):
-        units[by_remainder[count % len(units)]] += 1 if left > 0 else -1
-    return [Money.from_minor(unit, total.currency) for unit in units]
-
-
-def rounded_rows(rows: Sequence[Sequence[Money]], total: Sequence[Money]) -> list[list[Money]]:
-    """Amounts of each row, by currency, in whole minor units: they add up to the rounded total of each currency."""
-    rounded: list[list[Money]] = [[] for _row in rows]
-    for whole in total:
-        places = [
-            (place, one) for place, row in enumerate(rows) for one in row if one.currency == whole.currency
-        ]
-        amounts = rounded_parts([one.amount for _place, one in places], whole.rounded())
-        for (place, _one), amount in zip(places, amounts, strict=True):
-            rounded[place].append(amount)
-    return rounded

@@ -16,7 +16,7 @@ from billing.queries.cost_explorer import GROUPS, Days, Explored, GroupUse, Step
 from billing.queries.costs import per_currency
 from billing.queries.usage_series import Grouping, TooManyRowsError, Used
 from billing.rules.money import Money, decimal_text
-from billing.rules.spend_change import rounded_rows
+from billing.rules.rounded_sums import rounded_rows
 from portal.core.tenants.access import Action
 from portal.web import drawing
 from portal.web import format as say

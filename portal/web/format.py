@@ -81,6 +81,11 @@ def hours(resource_seconds: Fraction) -> str:
     return localized("< 0.01" if text == "0.00" and resource_seconds > 0 else text)
 
 
+def part_hours(rounded: Fraction, resource_seconds: Fraction) -> str:
+    """As `hours`, of what is rounded together with others so that they add up."""
+    return hours(rounded or min(resource_seconds, Fraction(1)))
+
+
 def long_hours(resource_seconds: Fraction) -> str:
     """`12.333333`: up to six decimals, as on the invoice."""
     return hours_text(resource_seconds)

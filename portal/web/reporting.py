@@ -64,12 +64,13 @@ class TopJob:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRow:
-    """A group of a report, or their total. Its shares and hours are those of `seconds`."""
+    """A group of a report, or their total. Its shares are those of `seconds`, its hours are `shown`."""
 
     name: str
     detail: str = ""  # "jupyter-ada of ben in notebooks"
     badge: Badge | None = None  # None where it is charged
     seconds: Split
+    shown: Split
     bar: Sequence[Stretch]
     width: str = "100"  # of the bar, in per cent of the longest one
     cost: Sequence[Money]  # empty unless charged
@@ -79,21 +80,21 @@ class ReportRow:
     top_jobs: Sequence[TopJob] = ()
 
 
-def tiles(report: Report) -> list[Tile]:
-    """Allocated GPU-hours with their cost, and each part of them."""
-    split = report.seconds
-    jobs = f"{say.sums(_money(report, 'allocated'))}, {say.counted(report.jobs, 'job')}"
-    allocated = Tile(label=_("Allocated GPU-hours"), value=say.hours(split.allocated), note=jobs)
-    return [allocated, *(_tile(report, part, _(label)) for part, label in PARTS.items())]
+def tiles(report: Report, shown: Report) -> list[Tile]:
+    """Allocated GPU-hours with their cost, and each part of them. `shown` is the report as it is rounded."""
+    jobs = f"{say.sums(_money(shown, 'allocated'))}, {say.counted(report.jobs, 'job')}"
+    hours = say.part_hours(shown.seconds.allocated, report.seconds.allocated)
+    allocated = Tile(label=_("Allocated GPU-hours"), value=hours, note=jobs)
+    return [allocated, *(_tile(report, shown, part, _(label)) for part, label in PARTS.items())]
 
 
-def _tile(report: Report, part: str, label: str) -> Tile:
+def _tile(report: Report, shown: Report, part: str, label: str) -> Tile:
     split = report.seconds
     seconds = getattr(split, part)
     if not split.covered and part != "unknown":
         return Tile(label=label, value=say.NOTHING, note=_("no telemetry"))
-    note = f"{say.sums(_money(report, part))}, {say.percent(seconds, split.allocated)}"
-    return Tile(label=label, value=say.hours(seconds), note=note)
+    note = f"{say.sums(_money(shown, part))}, {say.percent(seconds, split.allocated)}"
+    return Tile(label=label, value=say.part_hours(getattr(shown.seconds, part), seconds), note=note)
 
 
 def margin_of(report: Report, cluster: Cluster) -> tuple[list[Tile], str]:
@@ -120,21 +121,25 @@ def margin_of(report: Report, cluster: Cluster) -> tuple[list[Tile], str]:
     ], ""
 
 
-def rows(report: Report, tenants: Mapping[str, str]) -> tuple[list[ReportRow], int]:
+def rows(report: Report, shown: Report, tenants: Mapping[str, str]) -> tuple[list[ReportRow], int]:
     """The first rows with GPU usage, and how many more the CSV has; `tenants` are names by slug."""
-    gpu_rows = [row for row in report.rows if row.seconds.allocated]
-    longest = max((row.seconds.allocated for row in gpu_rows[:MOST_ROWS]), default=ZERO)
-    shown = [_row(row, report, longest, tenants) for row in gpu_rows[:MOST_ROWS]]
-    return shown, len(gpu_rows) - len(shown)
+    gpu_rows = [
+        (row, rounded) for row, rounded in zip(report.rows, shown.rows, strict=True) if row.seconds.allocated
+    ]
+    first = gpu_rows[:MOST_ROWS]
+    longest = max((row.seconds.allocated for row, _rounded in first), default=ZERO)
+    first_rows = [_row(row, rounded, report.by, longest, tenants) for row, rounded in first]
+    return first_rows, len(gpu_rows) - len(first)
 
 
-def total(report: Report) -> ReportRow:
+def total(report: Report, shown: Report) -> ReportRow:
     return ReportRow(
         name=_("Total"),
         seconds=report.seconds,
+        shown=shown.seconds,
         bar=_bar(report.seconds),
-        cost=_money(report, "allocated"),
-        wasted=_money(report, "waste") if report.seconds.covered else [],
+        cost=_money(shown, "allocated"),
+        wasted=_money(shown, "waste") if report.seconds.covered else [],
         jobs=report.jobs,
     )
 
@@ -158,19 +163,20 @@ def capacity_period(report: Report, zone: ZoneInfo) -> str:
     return " – ".join(ends)
 
 
-def _row(row: Row, report: Report, longest: Fraction, tenants: Mapping[str, str]) -> ReportRow:
-    name, detail = _name(row, report.by, tenants)
-    money = row.money
+def _row(row: Row, rounded: Row, by: By, longest: Fraction, tenants: Mapping[str, str]) -> ReportRow:
+    name, detail = _name(row, by, tenants)
+    money = rounded.money
     sources = dict.fromkeys(SOURCES.get(of.source, of.source) for of in row.sources)
     return ReportRow(
         name=name,
         detail=detail,
         badge=STANDINGS.get(row.standing),
         seconds=row.seconds,
+        shown=rounded.seconds,
         bar=_bar(row.seconds),
         width=say.plain(row.seconds.allocated * 100 / longest) if longest else "0",
         cost=[Money(money.allocated, row.currency)] if money else [],
-        wasted=[Money(money.waste, row.currency)] if money and money.covered else [],
+        wasted=[Money(money.waste, row.currency)] if money and row.money and row.money.covered else [],
         sources=", ".join(_(source) for source in sources),
         jobs=row.jobs,
         top_jobs=[

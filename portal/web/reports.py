@@ -17,6 +17,7 @@ from billing.reports import cluster_efficiency
 from billing.reports.cluster_efficiency import ClusterEfficiency
 from billing.reports.efficiency_snapshots import TOP_JOBS, Figures, Waiting
 from billing.reports.reporting import of_cluster
+from billing.reports.rounded_report import rounded_report
 from billing.reports.shapes import By, Report
 from billing.reports.table import as_csv
 from billing.reports.waste import Kind
@@ -199,14 +200,15 @@ def report_page(
     }
     if report is None:
         return page
-    rows, more_rows = reporting.rows(report, _names(report))
+    shown = rounded_report(report)
+    rows, more_rows = reporting.rows(report, shown, _names(report))
     return page | {
         "report": report,
-        "tiles": reporting.tiles(report),
+        "tiles": reporting.tiles(report, shown),
         "rows": rows,
         "more": more_rows,
-        "total": reporting.total(report),
-        "capacity": reporting.capacity_rows(report),
+        "total": reporting.total(report, shown),
+        "capacity": reporting.capacity_rows(shown),
         "capacity_period": reporting.capacity_period(report, selection.zone),
         "top": TOP_JOBS,
         **(more(report) if more is not None and rows else {}),

@@ -10,9 +10,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.reports.capacity_use import OF_ALLOCATED, CapacityUse, Part
-from billing.reports.shapes import Report
+from billing.reports.rounded_report import rounded_use
+from billing.reports.shapes import Report, Split
 from billing.reports.waste import Finding, Kind, Waste
 from billing.rules.money import Money
+from billing.rules.rounded_sums import HOURS, minor_unit
 from portal.web import format as say
 
 TITLES = {
@@ -68,7 +70,7 @@ class PartRow:
 
     label: str
     depth: int
-    seconds: Fraction
+    hours: str
     share: str
     money: str
 
@@ -99,46 +101,43 @@ def moneys(amounts: Mapping[str, Fraction]) -> list[Money]:
 
 def capacity_parts(use: CapacityUse) -> list[PartRow]:
     """Of a cluster: where its capacity went."""
-    whole = use.seconds[Part.CAPACITY]
-    return [
-        PartRow(
-            label=_(PARTS[part]),
-            depth=int(part in OF_ALLOCATED),
-            seconds=use.seconds[part],
-            share=say.percent(use.seconds[part], whole),
-            money=say.money(Money(use.money[part], use.currency)) if use.money is not None else say.NOTHING,
-        )
-        for part in Part
-    ]
+    seconds = {part: use.seconds[part] for part in Part}
+    money = {use.currency: {part: use.money[part] for part in Part}} if use.money is not None else {}
+    return _part_rows(seconds, money, whole=Part.CAPACITY)
 
 
 def allocated_parts(report: Report, waste: Waste) -> list[PartRow]:
     """Of a tenant: where what it held went. Both are of the same days."""
-    split, zero = report.seconds, waste.zero_seconds
-    money = report.money
-    seconds = {
+    money = {code: _allocated(of, waste.zero.get(code, Fraction(0))) for code, of in report.money.items()}
+    return _part_rows(_allocated(report.seconds, waste.zero_seconds), money, whole=Part.ALLOCATED)
+
+
+def _allocated(split: Split, zero: Fraction) -> dict[Part, Fraction]:
+    return {
         Part.ALLOCATED: split.allocated,
         Part.EFFECTIVE: split.effective,
         Part.ZERO: zero,
         Part.LOW: split.waste - zero,
         Part.UNKNOWN: split.unknown,
     }
-    amounts = {
-        Part.ALLOCATED: {code: of.allocated for code, of in money.items()},
-        Part.EFFECTIVE: {code: of.effective for code, of in money.items()},
-        Part.ZERO: {code: waste.zero.get(code, Fraction(0)) for code in money},
-        Part.LOW: {code: of.waste - waste.zero.get(code, Fraction(0)) for code, of in money.items()},
-        Part.UNKNOWN: {code: of.unknown for code, of in money.items()},
-    }
+
+
+def _part_rows(
+    seconds: Mapping[Part, Fraction], money: Mapping[str, Mapping[Part, Fraction]], *, whole: Part
+) -> list[PartRow]:
+    """They add up as they are shown."""
+    shown = rounded_use(seconds, HOURS)
+    amounts = {code: rounded_use(of, minor_unit(code)) for code, of in money.items()}
     return [
         PartRow(
             label=_(PARTS[part]),
             depth=int(part in OF_ALLOCATED),
-            seconds=amount,
-            share=say.percent(amount, split.allocated),
-            money=say.sums(moneys(amounts[part])),
+            hours=say.part_hours(shown[part], seconds[part]),
+            share=say.percent(seconds[part], seconds[whole]),
+            money=say.sums(moneys({code: of[part] for code, of in amounts.items()})),
         )
-        for part, amount in seconds.items()
+        for part in Part
+        if part in seconds
     ]
 
 

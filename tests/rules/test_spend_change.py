@@ -8,14 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.rules.money import Money
 from billing.rules.spend_change import (
     Parts,
     Runs,
     Use,
     parts_of,
-    rounded_parts,
-    rounded_rows,
     split_volume,
     total_use,
 )
@@ -77,31 +74,6 @@ def test_the_parts_always_add_up(before: dict[str, Use], after: dict[str, Use]) 
     assert back.total == -difference
 
 
-@given(
-    st.lists(st.fractions(-1000, 1000, max_denominator=5040), min_size=1, max_size=12),
-    st.sampled_from(["JPY", "USD", "KWD"]),
-    st.sampled_from([-1, 0, 1]),
-)
-def test_rounded_they_add_up_and_none_is_far_off(parts: list[Fraction], currency: str, more: int) -> None:
-    unit = Money.from_minor(1, currency)
-    total = Money(sum(parts, Fraction()), currency).rounded() + more * unit
-    rounded = rounded_parts(parts, total)
-    assert sum(rounded, Money.zero(currency)) == total
-    assert all(
-        abs(money.amount - part) <= 2 * unit.amount for money, part in zip(rounded, parts, strict=True)
-    )
-
-
-def test_thirds_of_a_cent_go_to_the_first() -> None:
-    thirds = [Fraction(1, 3)] * 3
-    assert [money.text for money in rounded_parts(thirds, Money.of("1.00", "USD"))] == [
-        "0.34",
-        "0.33",
-        "0.33",
-    ]
-    assert rounded_parts([], Money.zero("USD")) == []
-
-
 @given(ranges, ranges, st.integers(1, 50), st.integers(1, 50))
 def test_number_and_length_of_runs_add_up_to_the_volume(
     before: dict[str, Use], after: dict[str, Use], earlier: int, later: int
@@ -131,10 +103,3 @@ def test_the_two_parts_of_the_volume(
     volume = parts_of({"a100": old}, {"a100": new}).volume
     parts = (Fraction(expected[0]), Fraction(expected[1])) if expected else None
     assert split_volume(volume, old=old, new=new, runs=Runs(*runs)) == parts
-
-
-def test_rows_add_up_to_the_total_as_it_is_rounded() -> None:
-    cents = [Money(Fraction(1, 3), "USD") for _row in range(3)]
-    euro = Money.of("2.00", "EUR")
-    rows = rounded_rows([[cents[0]], [cents[1], euro], [cents[2]], []], [euro, Money.of("1.00", "USD")])
-    assert [[money.text for money in row] for row in rows] == [["0.34"], ["2.00", "0.33"], ["0.33"], []]

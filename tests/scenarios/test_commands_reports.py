@@ -146,9 +146,9 @@ def test_people_get_a_table(gpu1: Cluster) -> None:
     )
     assert lines[3].split() == [
         *("vision-lab", "/", "gpu1", "/", "vision", "/", "ben", "/", "1", "/", "=cmd|x", "/", "a100"),
-        *("charged", "0.86", "0.21", "0.21", "0.43", "50", "%"),
+        *("charged", "0.86", "0.22", "0.21", "0.43", "50", "%"),
     ]
-    assert lines[4].split() == ["USD", "10.29", "2.57", "2.57", "5.14"]
+    assert lines[4].split() == ["USD", "10.29", "2.57", "2.57", "5.15"]
 
 
 def test_a_spreadsheet_gets_a_file_that_runs_nothing(gpu1: Cluster, tmp_path: Path) -> None:

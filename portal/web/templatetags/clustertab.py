@@ -59,6 +59,7 @@ _or_blank("gateway_money", lambda units, currency: say.money(gateway_amounts.as_
 _or_blank("whole", say.whole)
 _or_blank("counted", say.counted)  # {{ tile.invoices|counted:"invoice" }}
 _or_blank("gpu_hours", say.hours)
+_or_blank("part_hours", say.part_hours)  # {{ row.shown.waste|part_hours:split.waste }}
 _or_blank("quantity", say.quantity)
 _or_blank("long_hours", say.long_hours)
 _or_blank("exact_money", say.exact_money)

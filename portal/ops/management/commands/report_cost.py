@@ -14,6 +14,7 @@ from django.core.management.base import CommandParser
 
 from billing.reports.margin import Margin, MarginError, by_models, margin
 from billing.reports.reporting import MOST_PODS, ReportError, of_cluster
+from billing.reports.rounded_report import rounded_report
 from billing.reports.shapes import By, Report, Row, Split
 from billing.reports.table import REST, as_csv, as_data, digits
 from billing.rules.money import rounded_text
@@ -138,12 +139,13 @@ def _margin(cluster_margin: Margin) -> dict[str, str]:
 def _text(cluster: str, report: Report, data: dict[str, Any]) -> str:
     lines = [f"{cluster}, {data['from']} to {data['to']}, by {report.by}: GPU-hours, then their cost", ""]
     lines.append(_line("", "", "allocated", "effective", "waste", "unknown", "covered"))
-    for row in report.rows:
-        lines += _row(row)
-    lines.append(_numbers("Total", f"{report.jobs:,} jobs", report.seconds, Fraction(1, HOUR)))
-    lines += [_numbers("", code, money) for code, money in report.money.items()]
-    if report.capacity:
-        nodes = data["capacity"]["gpu_hours"]
+    shown = rounded_report(report)
+    for row, rounded in zip(report.rows, shown.rows, strict=True):
+        lines += _row(row, rounded)
+    lines.append(_hours("Total", f"{report.jobs:,} jobs", shown.seconds, report.seconds.coverage))
+    lines += [_numbers("", code, money) for code, money in shown.money.items()]
+    if shown.capacity:
+        nodes = as_data(shown)["capacity"]["gpu_hours"]
         parts = " + ".join(f"{_short(nodes[part])} {name}" for part, name in CAPACITY)
         lines += ["", f"Capacity: {_short(nodes['total'])} GPU-hours = {parts}"]
     if data["margin"]:
@@ -154,11 +156,11 @@ def _text(cluster: str, report: Report, data: dict[str, Any]) -> str:
     return "\n".join([*lines, *([""] if report.notes else []), *report.notes])
 
 
-def _row(row: Row) -> list[str]:
+def _row(row: Row, rounded: Row) -> list[str]:
     name = REST if row.rest else " / ".join(text or "–" for text in row.labels.values())
-    lines = [_numbers(name, row.standing.value, row.seconds, Fraction(1, HOUR))]
-    if row.money is not None:
-        lines.append(_numbers("", row.currency, row.money))
+    lines = [_hours(name, row.standing.value, rounded.seconds, row.seconds.coverage)]
+    if rounded.money is not None:
+        lines.append(_numbers("", row.currency, rounded.money))
     lines += [
         f"    {job.pod} {job.name} of {job.user}: {rounded_text(job.cost, 2)} {row.currency}"
         for job in row.top_jobs
@@ -166,11 +168,14 @@ def _row(row: Row) -> list[str]:
     return lines
 
 
-def _numbers(name: str, what: str, split: Split, factor: Fraction = Fraction(1)) -> str:
+def _hours(name: str, what: str, seconds: Split, coverage: Fraction | None) -> str:
+    covered = f"{rounded_text(coverage * 100, 1)} %" if coverage is not None else ""
+    return _numbers(name, what, seconds * Fraction(1, HOUR), covered)
+
+
+def _numbers(name: str, what: str, split: Split, covered: str = "") -> str:
     parts = [split.allocated, split.effective, split.waste, split.unknown]
-    share = split.coverage
-    covered = f"{rounded_text(share * 100, 1)} %" if share is not None and factor != 1 else ""
-    return _line(name, what, *(f"{Decimal(rounded_text(part * factor, 2)):,.2f}" for part in parts), covered)
+    return _line(name, what, *(f"{Decimal(rounded_text(part, 2)):,.2f}" for part in parts), covered)
 
 
 def _line(name: str, what: str, *numbers: str) -> str:
