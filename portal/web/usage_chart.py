@@ -11,7 +11,8 @@ from fractions import Fraction
 from django.utils.translation import gettext as _
 
 from billing.queries.overview import Overview
-from billing.rules.money import Money
+from billing.rules.money import Money, nearest
+from billing.rules.rounded_sums import HOURS, rounded_parts, rounded_units
 from portal.web import drawing
 from portal.web import format as say
 from portal.web.drawing import Stack
@@ -66,11 +67,18 @@ def usage_chart(summary: Overview, *, today: date, spend_label: str) -> UsageCha
         hours[used.project, used.day] += used.gpu_seconds / HOUR
         spend[used.project, used.day] += used.amount
 
-    def amount(value: Fraction) -> str:
-        return say.money(Money(value, summary.currency))
+    def amounts(values: Sequence[Fraction]) -> list[str]:
+        total = Money(sum(values, Fraction(0)), summary.currency).rounded()
+        return [say.money(money) for money in (*rounded_parts(values, total), total)]
 
-    def gpu_hours(value: Fraction) -> str:
-        return say.hours(value * HOUR)
+    def gpu_hours(values: Sequence[Fraction]) -> list[str]:
+        whole = sum(values, Fraction(0))
+        total = nearest(whole * HOUR / HOURS)
+        units = [*rounded_units([value * HOUR / HOURS for value in values], total), total]
+        return [
+            say.part_hours(one * HOURS, value * HOUR)
+            for one, value in zip(units, (*values, whole), strict=True)
+        ]
 
     label = _("GPU-hours")
     measures = [_measure("hours", label, label, gpu_hours, _tick, names, days, today, hours)]
@@ -80,7 +88,7 @@ def usage_chart(summary: Overview, *, today: date, spend_label: str) -> UsageCha
             "spend",
             spend_label,
             summary.currency,
-            amount,
+            amounts,
             lambda at: symbol + _tick(at),
             names,
             days,
@@ -100,26 +108,30 @@ def _measure(
     key: str,
     label: str,
     unit: str,
-    text: Callable[[Fraction], str],
+    texts: Callable[[Sequence[Fraction]], list[str]],
     tick: Callable[[Fraction], str],
     names: Mapping[int | None, str],
     days: Sequence[date],
     today: date,
     values: Values,
 ) -> Measure:
-    """Of the days that have begun; the drawing has room for those to come."""
+    """Of the days that have begun; the drawing has room for those to come.
+
+    `texts` has one for each series of a day and one for their sum, to which they add up as they are shown.
+    """
     begun = [day for day in days if day <= today]
+    rows = [texts([values[project, day] for project in names]) for day in begun]
     series = [
         Series(
             name=name,
             is_other=project is None,
             values=[values[project, day] for day in begun],
-            texts=[text(values[project, day]) for day in begun],
+            texts=[row[place] for row in rows],
         )
-        for project, name in names.items()
+        for place, (project, name) in enumerate(names.items())
     ]
     sums = [sum((values[project, day] for project in names), Fraction(0)) for day in begun]
-    totals = [text(total) for total in sums]
+    totals = [row[-1] for row in rows]
     top = drawing.axis_end(max(sums, default=Fraction(0)))
     stacks = drawing.stacks(
         [

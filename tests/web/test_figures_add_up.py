@@ -78,6 +78,22 @@ def ann() -> User:
     return builders.a_person("ann@vision.example", lab)
 
 
+@pytest.mark.usefixtures("ann")
+def test_each_day_of_the_overview_adds_up() -> None:
+    html = page(builders.an_operator(), "/t/vision-lab/?period=2026-03-01")
+    tables = re.findall(r'<table class="table table-sm ct-numbers.*?</table>', html, re.DOTALL)
+    assert len(tables) == 2  # GPU-hours and money
+    for table in tables:
+        days = [
+            [number(words(cell)) for cell in re.findall(r"<td>(.*?)</td>", row)]
+            for row in re.findall(r"<tr><th scope=\"row.*?</tr>", table)
+        ]
+        assert sum(1 for *_, total in days if total) >= 9
+        for *projects, total in days:
+            assert len(projects) == 3
+            assert sum(projects) == total
+
+
 def number(text: str) -> Fraction:
     """Of an amount or hours; a dash is nothing, and so is less than is shown."""
     digits = re.sub(r"[^\d.]", "", text)
