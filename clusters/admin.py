@@ -92,10 +92,17 @@ class ClusterAdmin(Recorded[Cluster]):
         return False
 
 
+class MeterForm(forms.ModelForm[DeclaredMeter]):
+    def clean_counted(self) -> str:
+        """As `declare_meter` has it, before the table refuses an empty one."""
+        return self.cleaned_data["counted"] or str(self.cleaned_data.get("unit", ""))
+
+
 @admin.register(DeclaredMeter)
 class MeterAdmin(Recorded[DeclaredMeter]):
     """What programs push sums of; as soon as one came, only dimensions can be added."""
 
+    form = MeterForm
     refusals = (MeterError,)
     list_display = ("name", "title", "unit", "dimensions", "first_used_at")
     search_fields = ("name", "title")

@@ -75,14 +75,15 @@ class ManualLineAdmin(Recorded[ManualLine]):
         return on or "–"
 
     def save_model(self, request: HttpRequest, obj: ManualLine, form: Any, change: bool) -> None:
-        obj.pk = manual_lines.add_manual_line(
+        line = manual_lines.add_manual_line(
             tenant=obj.tenant,
             description=obj.description,
             net=form.cleaned_data["money"],
             reason=obj.reason,
             by=str(request.user),
             on=datetime.now(UTC).date(),
-        ).pk
+        )
+        obj.pk, obj.amount = line.pk, line.amount
 
     def delete_model(self, request: HttpRequest, obj: ManualLine) -> None:
         manual_lines.remove_manual_line(line=obj)
