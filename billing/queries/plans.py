@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
 from django.db import connection
@@ -117,8 +118,10 @@ def _ordered(sums: QuerySet[PeriodTotal]) -> list[int]:
 
 
 def _versions(rows: Sequence[PlanVersion], used: set[int]) -> list[Version]:
-    following = [*(row.effective_from for row in rows[1:]), None]
-    return [Version(row, until, row.pk in used) for row, until in zip(rows, following, strict=True)]
+    return [
+        Version(row, following.effective_from if following else None, row.pk in used)
+        for row, following in zip_longest(rows, rows[1:])
+    ]
 
 
 def _used(ids: Sequence[int]) -> tuple[set[int], set[int]]:

@@ -71,6 +71,21 @@ def test_plans_are_listed_with_what_holds_and_who_is_on_them(house: House) -> No
     assert "nobodys No subscribers" in text
 
 
+def test_a_plan_without_a_version_is_shown_and_can_be_deleted(house: House, op: Client) -> None:
+    Plan.objects.create(name="empty", currency="USD", settles="invoice")  # as the administration adds one
+    assert "empty No subscribers USD the period’s invoice – 0 versions 0" in words(
+        page(house.op, "/operator/plans/")
+    )
+    assert "No versions yet, so this plan has no prices." in words(page(house.op, "/operator/plans/empty/"))
+    page(house.op, "/operator/plan-editor/?plan=empty")
+    assert "Plan empty deleted." in words(posted_to(op, "/operator/plans/empty/", act="delete"))
+    assert not Plan.objects.filter(name="empty").exists()
+
+
+def posted_to(op: Client, path: str, **form: str) -> str:
+    return op.post(path, form, follow=True).content.decode()
+
+
 def test_a_plan_that_the_wallet_pays_first_is_one_of_invoices(house: House) -> None:
     builders.a_plan("prepaid", settles="wallet")
     builders.a_plan("topped-up", settles="wallet-first")
