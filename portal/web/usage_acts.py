@@ -29,6 +29,8 @@ from portal.web.form_input import Option
 from portal.web.page_frame import PageFrame
 from portal.web.templatetags.clustertab import moment as moment_text
 
+LONGEST_NAME = 255  # characters of an account's
+
 
 @operator_page("unassigned", acts=Right.TENANTS)
 def assign_account(request: HttpRequest, frame: PageFrame) -> HttpResponse:
@@ -185,6 +187,8 @@ def _assign(values: Values, clusters: dict[str, Cluster], tenants: dict[str, Ten
     since, until = (_instant(values[name], tenant.zone) for name in ("since", "until"))
     if since is not None and until is not None and until <= since:
         raise ActError(_("The end has to be later than the beginning."))
+    if len(values["account"]) > LONGEST_NAME:
+        raise ActError(_("No account’s name has more than {most} characters.").format(most=LONGEST_NAME))
     account, _made = Account.objects.get_or_create(cluster=cluster, name=values["account"])
     return ownership.assign(
         account=account, tenant=tenant, project=values["project"][:200], since=since, until=until

@@ -136,6 +136,23 @@ def test_a_plan_is_changed_from_a_day_of_the_tenant_on(house: House) -> None:
     assert "Enter the day like" in words(preview(op, path, plan="next-deal", since="soon"))
 
 
+@pytest.mark.parametrize("length", [201, 255])
+def test_an_account_with_a_long_name_is_assigned_to_a_project_of_its_beginning(
+    house: House, length: int
+) -> None:
+    name = "a" * length
+    builders.ingest(house.cluster, builders.a_job(account=name))
+    fields = {"cluster": "gpu1", "account": name, "tenant": "vision-lab"}
+    do(signed_in(house.op), "/operator/unassigned/assign/", **fields)
+    assert Ownership.objects.get(account__name=name).project.name == "a" * 200
+
+
+def test_no_account_has_a_longer_name_than_a_scheduler_may_give(house: House) -> None:
+    fields = {"cluster": "gpu1", "account": "a" * 256, "tenant": "vision-lab", "project": "robots"}
+    html = preview(signed_in(house.op), "/operator/unassigned/assign/", **fields)
+    assert "No account’s name has more than 255 characters." in html
+
+
 def test_an_account_is_assigned_to_the_tenant_that_its_name_suggests(house: House) -> None:
     builders.ingest(
         house.cluster,

@@ -14,6 +14,7 @@ from portal.core.tenants.messages import SENTENCES
 from portal.core.tenants.models import Ownership, Project, Tenant
 from portal.errors import CodedError
 
+LONGEST_PROJECT = 200  # characters; a scheduler's account may have more
 LEFT = "tenant_that_left_owns_no_account"
 
 
@@ -40,7 +41,8 @@ def assign(
     tenant has left before its end.
     """
     Account.objects.select_for_update(no_key=True).get(pk=account.pk)
-    cost_centre, _ = Project.objects.get_or_create(tenant=tenant, name=project or account.name or "default")
+    name = project or account.name[:LONGEST_PROJECT] or "default"
+    cost_centre, _ = Project.objects.get_or_create(tenant=tenant, name=name)
     same = Ownership.objects.filter(
         account=account, tenant=tenant, project=cost_centre, since=since, until=until
     ).first()
