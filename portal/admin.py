@@ -13,13 +13,14 @@ from django.contrib.admin.options import BaseModelAdmin, IncorrectLookupParamete
 from django.contrib.admin.widgets import AdminSplitDateTime, AutocompleteSelect
 from django.core.paginator import Paginator
 from django.db import connection
-from django.db.models import DateTimeField, JSONField, Model
+from django.db.models import DateField, DateTimeField, JSONField, Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from portal.core.audit import acting_as
+from portal.days import check_day
 from portal.sentences import NO_CHOICE
 
 M = TypeVar("M", bound=Model)
@@ -72,9 +73,12 @@ class DateAndTime(AdminSplitDateTime):
 
 
 class Choosing(BaseModelAdmin[M]):
-    """Whatever has `autocomplete_fields`, or moments."""
+    """Whatever has `autocomplete_fields`, days or moments."""
 
-    formfield_overrides: ClassVar[Any] = {DateTimeField: {"widget": DateAndTime}}
+    formfield_overrides: ClassVar[Any] = {
+        DateField: {"validators": [check_day]},
+        DateTimeField: {"widget": DateAndTime, "validators": [check_day]},
+    }
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name in self.get_autocomplete_fields(request):

@@ -26,6 +26,8 @@ from portal.excerpt import excerpt
 
 E = TypeVar("E", bound="Entry")
 M = TypeVar("M", bound=Model)
+ENDS = "until"
+"""The key of each day or moment that is no beginning."""
 key = msgspec.field
 """Of a field whose key in the file has another name."""
 
@@ -141,7 +143,10 @@ def _value(table: Table, field: Field) -> Any:
     if field.entry is not None:
         within = table.table(name, field.entry.noun)
         return read(within, field.entry) if name in table.data else None
-    return table.value(name, _reader(kind, rule, filled=filled))
+    reader = _reader(kind, rule, filled=filled)
+    if kind in {date, Moment} and name != ENDS:
+        reader = partial(toml_values.beginning, read=reader)
+    return table.value(name, reader)
 
 
 def _reader(kind: Any, rule: Rule, *, filled: bool) -> Callable[[Any], Any]:

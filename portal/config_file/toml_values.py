@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 
 from billing.rules.money import decimal_of
 from billing.rules.period import midnight
+from portal import days
 from portal.excerpt import excerpt, quoted
 
 Moment = date | datetime
@@ -139,6 +140,17 @@ def moment(value: Any) -> Moment:
     if value.tzinfo is None or value.microsecond:
         raise WrongValue("has to be a whole second with its offset from UTC, like 2017-01-01T12:00:00Z.")
     return value.astimezone(UTC)
+
+
+def beginning(value: Any, read: Callable[[Any], Moment]) -> Moment:
+    """A day or a moment from which something holds, as `read` reads it: pages count days from it on.
+
+    What ends may end on the last day that there is, by which a file says that it never does.
+    """
+    begins = read(value)
+    if begins.year > days.LAST_YEAR:
+        raise WrongValue(f"is {value}; write a day up to the year {days.LAST_YEAR}.")
+    return begins
 
 
 @overload

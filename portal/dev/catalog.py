@@ -36,6 +36,7 @@ OPERATORS_TEMPLATES = (
 PACKAGES = (
     "portal/web",
     "portal/core",
+    "portal/days.py",
     "portal/languages.py",
     "portal/sentences.py",
     "portal/ops/accounts.py",

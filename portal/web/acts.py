@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 from billing.rules.money import Money
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right, rights_of
+from portal.days import is_in_range
 from portal.excerpt import quoted
 from portal.sentences import sentence
 from portal.web.access_decorators import answer
@@ -155,7 +156,7 @@ def day(text: str) -> date:
         on = date.fromisoformat(text)
     except ValueError:
         on = date.min
-    if not 1970 < on.year < 9000:
+    if not is_in_range(on):
         raise ActError(_("Enter the day like 2026-03-01, in the years 1971 to 8999."))
     return on
 

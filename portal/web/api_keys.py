@@ -22,6 +22,7 @@ from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
 from portal.core.vault.sealing import lacking
+from portal.days import check_day
 from portal.sentences import NO_CHOICE, sentence
 from portal.web import form_input, secret_once
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
@@ -56,6 +57,7 @@ class KeyForm(forms.Form):
         label=_("Expires on"),
         required=False,
         widget=forms.DateInput(attrs={"type": "date"}),
+        validators=[check_day],
         help_text=_("Blank: never."),
     )
     is_service = forms.BooleanField(

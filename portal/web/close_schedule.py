@@ -20,6 +20,7 @@ from billing.models.closes import FIRST_DAY, LAST_DAY
 from billing.rules.period import parse_month
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
+from portal.days import check_day
 from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import operator_page
@@ -60,6 +61,7 @@ class ScheduleForm(forms.Form):
     since = forms.DateField(
         label=gettext_lazy("From"),
         widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
+        validators=[check_day],
         help_text=gettext_lazy("Periods that end earlier are closed manually."),
     )
 

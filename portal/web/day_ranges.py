@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop
 
 from billing.queries.cost_explorer import Days
 from billing.rules.period import shifted
+from portal.days import is_in_range
 
 DAY = timedelta(days=1)
 NO_DAY = gettext_noop("Enter both days like 2026-03-01, in the years 1971 to 8999.")
@@ -39,7 +40,7 @@ def read_days(query: QueryDict, first: str = "from", last: str = "through") -> D
         days = [date.fromisoformat(text) for text in texts]
     except ValueError:
         raise DayRangeError(_(NO_DAY)) from None
-    if not all(1970 < day.year < 9000 for day in days):
+    if not all(map(is_in_range, days)):
         raise DayRangeError(_(NO_DAY))
     if days[0] > days[1]:
         raise DayRangeError(_(BACKWARDS))

@@ -185,7 +185,12 @@ def at_second(second: int | None, zone: ZoneInfo) -> str:
 
 def moment(at: datetime, zone: ZoneInfo) -> str:
     """`20 Nov 2026, 08:00`"""
-    local = at.astimezone(zone)
+    try:
+        local = at.astimezone(zone)
+    except (
+        OverflowError
+    ):  # a file may say "for ever" as 9999-12-31, and in zones east of it the calendar is over
+        local = at
     return f"{day(local.date())}, {local:%H:%M}"
 
 

@@ -17,6 +17,7 @@ from clusters.capacity import CapacityError
 from clusters.declared_nodes import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
 from portal.core.tenants.access import Right
+from portal.days import check_day
 from portal.sentences import NO_CHOICE, sentence
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
@@ -28,7 +29,12 @@ EMPTY_ROWS = 3
 
 
 def _day(label: StrOrPromise) -> forms.DateField:
-    return forms.DateField(label=label, required=False, widget=forms.DateInput(attrs={"type": "date"}))
+    return forms.DateField(
+        label=label,
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        validators=[check_day],
+    )
 
 
 class NodeForm(forms.Form):

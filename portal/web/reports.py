@@ -24,6 +24,7 @@ from billing.reports.waste import Kind
 from clusters.absent_records import MOST
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
+from portal.days import is_in_range
 from portal.web import reporting, waste
 from portal.web.access_decorators import answer, operator_page
 from portal.web.form_input import Option
@@ -175,7 +176,7 @@ def _day(typed: str, otherwise: date) -> date | None:
         day = date.fromisoformat(typed) if typed else otherwise
     except ValueError:
         return None
-    return day if 1970 < day.year < 9000 else None
+    return day if is_in_range(day) else None
 
 
 def report_page(

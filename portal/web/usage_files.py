@@ -19,6 +19,7 @@ from clusters.connectors.sacct.layout import COMMAND
 from clusters.models import Cluster, ClusterKind, FileFormat, UsageFile
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
+from portal.days import is_in_range
 from portal.sentences import sentence
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -93,7 +94,7 @@ def _as_of(text: str, cluster: Cluster) -> datetime | None:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise FileRefusedError(_("Enter the time like 2026-04-01T00:00.")) from error
-    if not 1970 < at.year < 9000:
+    if not is_in_range(at):
         raise FileRefusedError(_("Enter a time in the years 1971 to 8999."))
     zone = ZoneInfo(cluster.timezone)
     return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC).replace(microsecond=0)

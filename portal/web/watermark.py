@@ -16,6 +16,7 @@ from clusters.models import Cluster
 from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
+from portal.days import check_day
 from portal.sentences import sentence
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
@@ -31,6 +32,7 @@ class ResetForm(forms.Form):
         required=False,
         input_formats=[WRITTEN, "%Y-%m-%dT%H:%M:%S"],
         widget=forms.DateTimeInput(format=WRITTEN, attrs={"type": "datetime-local"}),
+        validators=[check_day],
         help_text=_("All usage after this is read again. Blank = from the first usage."),
     )
     why = forms.CharField(label=_("Reason"), max_length=500, help_text=_("Shown in the audit history."))

@@ -26,6 +26,7 @@ from portal.core.webhooks import addresses, deliveries, delivery_attempt, endpoi
 from portal.core.webhooks.addresses import WebhookError
 from portal.core.webhooks.messages import ERRORS
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
+from portal.days import check_day
 from portal.sentences import NO_CHOICE, sentence
 from portal.web import form_input, secret_once
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
@@ -332,7 +333,7 @@ def _deliveries(row: Webhook) -> QuerySet[Delivery]:
 
 def _since(request: HttpRequest, row: Webhook) -> datetime:
     """The beginning of the day, in the tenant's zone. Raises WebhookError for what is no day."""
-    field = forms.DateField()
+    field = forms.DateField(validators=[check_day])
     try:
         day = field.clean(request.POST.get("since", ""))
     except forms.ValidationError:
