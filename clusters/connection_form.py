@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from dataclasses import fields
+from datetime import datetime
 from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
@@ -19,6 +20,7 @@ from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
 from clusters.models.secrets_guard import entered_for_elsewhere
 from portal.core.vault import VaultError, seal
+from portal.days import check_day
 from portal.sentences import NO_CHOICE
 
 A = TypeVar("A", bound=Address)
@@ -185,8 +187,9 @@ class ConnectionForm(AddressForm[Connection]):
             "options": forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
         }
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, moment: datetime, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.moment = moment
         self.fields["coverage_needed"].required = False
         first = self.fields["first_usage_from"]
         first.help_text = f"In UTC. {first.help_text}"
@@ -218,6 +221,15 @@ class ConnectionForm(AddressForm[Connection]):
         elif values.keys() - {"session_token"} != AWS:
             raise forms.ValidationError(message)
         return text
+
+    def clean_first_usage_from(self) -> datetime | None:
+        """Nothing is read before it, so one in the future would read nothing, or be passed over."""
+        first: datetime | None = self.cleaned_data["first_usage_from"]
+        if first is not None:
+            check_day(first)
+            if first > self.moment:
+                raise forms.ValidationError("This is in the future: enter when the first usage was.")
+        return first
 
     def clean_coverage_needed(self) -> int:
         """Left empty, what is kept stays."""

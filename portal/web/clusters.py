@@ -118,7 +118,8 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         detail.cluster.kind = ClusterKind(kind) if kind in WHERE else ClusterKind.SLURM
     row = detail.connection or Connection()
     row.cluster = detail.cluster
-    form = FORMS.get(detail.cluster.kind, ConnectionForm)(request.POST or None, instance=row)
+    kind_of_form = FORMS.get(detail.cluster.kind, ConnectionForm)
+    form = kind_of_form(request.POST or None, instance=row, moment=datetime.now(UTC))
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             if detail.cluster.kind != before:

@@ -6,11 +6,13 @@ import pytest
 from django.test import Client
 
 from billing.models import PlanVersion
-from clusters.models import Account, DeclaredNode
+from clusters.models import Account, Cluster, Connection, DeclaredNode
 from portal.config_file.drafts import one_plan
 from portal.config_file.toml_table import ConfigError
 from portal.core.tenants.models import Ownership
 from tests import builders
+from tests.builders import at
+from tests.schedulers import a_connection
 from tests.web.house import signed_in
 from tests.web.test_overview import words
 
@@ -88,3 +90,22 @@ def test_a_price_may_end_on_the_last_day_there_is(op: Client) -> None:
     plan.versions.get().prices.update(valid_until="9999-12-31")
     for path in ("/operator/plans/", "/operator/plans/for-ever/", "/operator/plan-editor/?plan=for-ever"):
         assert op.get(path).status_code == 200, path
+
+
+@pytest.mark.parametrize(
+    ("first", "sentence"),
+    [
+        ("0001-01-01 00:00", YEARS),
+        ("2099-01-01 00:00", "This is in the future: enter when the first usage was."),
+    ],
+)
+def test_the_first_usage_of_a_cluster_was_on_a_day_that_there_was(
+    op: Client, first: str, sentence: str
+) -> None:
+    row = a_connection()
+    form = {"base_url": row.base_url, "user": row.user, "every": "300", "look_back": "48", "enabled": "on"}
+    path = f"/operator/clusters/{Cluster.objects.get().name}/connection/"
+    assert sentence in posted(op, path, **form, first_usage_from=first)
+    assert Connection.objects.get().first_usage_from == at("2026-03-01")
+    posted(op, path, **form, first_usage_from="2026-01-01 00:00")
+    assert Connection.objects.get().first_usage_from == at("2026-01-01")

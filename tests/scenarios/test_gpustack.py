@@ -16,7 +16,7 @@ from clusters.connection_form import ConnectionForm, GpuStackForm
 from clusters.connectors.findings import Level
 from clusters.models import Cluster, Connection, Quarantined, UsageRecord
 from tests import builders
-from tests.builders import LONG_AGO
+from tests.builders import LATER, LONG_AGO
 from tests.fakes.gpustack import KEY, GpuStack
 from tests.hostile.shell import refusal
 from tests.scenarios.real import run
@@ -137,17 +137,17 @@ def test_the_key_rests_encrypted_and_test_connection_counts(source: GpuStack, ap
 
 def test_the_form_takes_meters_and_refuses_what_is_of_other_kinds(applied: Cluster) -> None:
     connection = Connection.objects.get(cluster=applied)
-    form = ConnectionForm(instance=connection)
+    form = ConnectionForm(instance=connection, moment=LATER)
     assert "options" in form.fields
     assert not {"new_password", "new_jwt_key", "slurm_cluster", "coverage_needed"} & form.fields.keys()
     values = {"base_url": connection.base_url, "every": 300, "look_back": 48}
-    wrong = ConnectionForm({**values, "options": '{"preset": "kueue"}'}, instance=connection)
+    wrong = ConnectionForm({**values, "options": '{"preset": "kueue"}'}, instance=connection, moment=LATER)
     assert "There is no option" in str(wrong.errors)
     connection.refresh_from_db()
     meter = connection.options["gpu"]
-    page = GpuStackForm({**values, "tokens": ""}, instance=connection)
+    page = GpuStackForm({**values, "tokens": ""}, instance=connection, moment=LATER)
     assert "at least one kind of usage needs a meter" in str(page.errors)
-    page = GpuStackForm({**values, "gpu": meter}, instance=connection)
+    page = GpuStackForm({**values, "gpu": meter}, instance=connection, moment=LATER)
     assert page.is_valid(), page.errors
     assert page.save().options == {"gpu": meter}
 

@@ -87,7 +87,7 @@ class OneConnection(WritingEndpoint):
             self.match(row)
         row = row or Connection(cluster=cluster)
         row.cluster = cluster
-        form = ConnectionForm(_entered(values, row), instance=row)
+        form = ConnectionForm(_entered(values, row), instance=row, moment=self.moment)
         self._refuse_misfits(cluster, values, form)
         if not form.is_valid():
             raise bad_request("Some of what was sent is not valid; see errors.", *_errors(form))
