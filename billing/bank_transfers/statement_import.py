@@ -23,7 +23,9 @@ from billing.bank_transfers.entities import (
 )
 from billing.models import BankStatement, RefusedEntry, Seller, Transfer, TransferState
 from billing.rules.bank_entries import EntryError
+from billing.rules.period import newest_day
 from billing.wallets import batch
+from portal.days import is_in_range
 from portal.errors import storable
 
 AS_IT_IS = ReadOptions()
@@ -61,7 +63,7 @@ def import_statement(
     does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises StatementError, and then
     nothing was kept.
     """
-    statements = read_statements(data, options)
+    statements = [_set_aside(statement, moment) for statement in read_statements(data, options)]
     with transaction.atomic():
         _lock_imports()
         done = _save_statements(statements, data, name, by, moment)
@@ -86,6 +88,21 @@ def read_statements(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statem
     if not ours:
         raise StatementError("csv-account")
     return [csv_statement.read_csv(data, replace(options, account=ours, currency=options.currency.upper()))]
+
+
+def _set_aside(statement: Statement, moment: datetime) -> Statement:
+    """With what is booked on no day that a bank books on among its bad entries."""
+    last = newest_day(moment)
+    entries: list[Entry] = []
+    bad: list[BadEntry] = []
+    for entry in statement.entries:
+        day = entry.booked_on
+        if is_in_range(day) and day <= last:
+            entries.append(entry)
+        else:
+            error = EntryError("booked-on-impossible", day=day)
+            bad.append(BadEntry(place=entry.bank_reference or f"{day}", error=error, raw=entry.raw))
+    return replace(statement, entries=tuple(entries), bad=(*statement.bad, *bad))
 
 
 def _lock_imports() -> None:

@@ -54,7 +54,7 @@ def book_transfer(row: Transfer, shares: Sequence[Share], *, by: str, at: dateti
     for share in shares:
         match share:
             case InvoiceShare():
-                _book_on_invoice(row, share, by, turn)
+                _book_on_invoice(row, share, by, at, turn)
             case CreditShare():
                 _book_on_credit(row, share, by, at)
             case WalletShare():
@@ -124,7 +124,8 @@ def payment_reference(row: Transfer, turn: int = 0) -> str:
     return name[:180] if not turn else f"{name[:180]} ({turn + 1})"
 
 
-def _book_on_invoice(row: Transfer, share: InvoiceShare, by: str, turn: int) -> None:
+def _book_on_invoice(row: Transfer, share: InvoiceShare, by: str, at: datetime, turn: int) -> None:
+    settlement.check_day(invoice=share.invoice, received_on=row.booked_on, at=at)
     payment = settlement.record_payment(
         invoice=share.invoice,
         amount=Money.from_minor(share.amount, row.currency),

@@ -41,6 +41,7 @@ def record_transfer(
         )
         if existing is not None:
             return RecordedTransfer(existing, Money.zero(invoice.currency))
+        settlement.check_day(invoice=invoice, received_on=received_on, at=at)
         most = -amount.minor + min(_due_amount(invoice, received_on), 0)
         back = credit_balance.return_overpayment(invoice=invoice, most=most, at=at, on=received_on)
     payment = settlement.record_payment(

@@ -29,10 +29,12 @@ SENTENCES: Mapping[str, str] = {
     "pause-ends-in-the-past": _("{until} is not to come: name a later day, or none to pause it for good."),
     "pause-without-reason": _("Say why: the reason is kept with the pause."),
     "pay-back-without-reference": _("Say the reference of the transfer by which it was paid back."),
+    "payment-before-period": _("{invoice} is of a period that begins on {first}: nobody paid it on {day}."),
     "payment-of-credit-note": _(
         "{invoice} is a credit note; record what is paid back, below zero, for {original}."
     ),
     "payment-of-nothing": _("A payment of nothing cannot be recorded."),
+    "payment-to-come": _("{day} is still to come: record the payment on the day on which it arrived."),
     "payment-under-way": _("A payment of {invoice} is under way: wait until it has settled."),
     "payment-without-reference": _("A payment needs its reference, as it stands on the bank statement."),
     "reference-used": _("{reference} was recorded with another amount: use its own reference."),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 from django.db import transaction
 from django.db.models import F, Sum
@@ -16,6 +17,7 @@ from billing.rules import gateway_amounts
 from billing.rules.dunning_defaults import DEFAULTS
 from billing.rules.errors import RuleError
 from billing.rules.money import Money
+from billing.rules.period import newest_day
 from portal.errors import CodedError
 
 
@@ -153,6 +155,15 @@ def record_payment(
     )
     invoice_events.record_payment(invoice, amount.minor)
     return payment
+
+
+def check_day(*, invoice: Invoice, received_on: date, at: datetime) -> None:
+    """Raises PaymentError for a day that is still to come, and for one before the invoice's period began."""
+    if received_on > newest_day(at):
+        raise PaymentError("payment-to-come", day=received_on)
+    first = invoice.period_start.astimezone(ZoneInfo(invoice.timezone)).date()
+    if received_on < first:
+        raise PaymentError("payment-before-period", invoice=invoice, first=first, day=received_on)
 
 
 def find_payment(*, invoice: Invoice, amount: Money, received_on: date, reference: str) -> Payment | None:

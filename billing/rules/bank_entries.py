@@ -19,6 +19,7 @@ SENTENCES: Mapping[str, str] = {
     "amount-missing": _("It does not say how much it is, or whether it came or went."),
     "amount-no-number": _("{text} is no amount."),
     "bank-id-used": _("The bank called another entry {name} before: {amount} on {day}."),
+    "booked-on-impossible": _("It was booked on {day}: a bank books from 1971 on, and not on a day to come."),
     "booked-on-no-day": _("It was booked on {text}, which is no day."),
     "currency-missing": _("It does not say its currency: say it with --currency, or in a column 'currency'."),
     "currency-none": _("{currency} is no currency."),

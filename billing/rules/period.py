@@ -113,6 +113,11 @@ def midnight(day: date, *, zone: ZoneInfo) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
+def newest_day(at: datetime) -> date:
+    """The day that it is where days begin first, 14 hours before UTC: each later one is to come everywhere."""
+    return (at.astimezone(UTC) + timedelta(hours=14)).date()
+
+
 def day_after(at: datetime, *, zone: ZoneInfo) -> datetime:
     """The first instant of the local day that follows the one of `at`, in UTC (ValueError if `at` is naive)."""
     local = _aware(at).astimezone(zone)

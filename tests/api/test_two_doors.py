@@ -82,6 +82,16 @@ REFUSE = {
         "/invoices/{invoice}/manual-payments",
         {"amount": dollars("0.00"), "reference": "A1"},
     ),
+    "a transfer that is still to come": Doors(
+        ("record_payment", "{invoice}", "5", "--reference", "A1", "--on", "2099-11-20"),
+        "/invoices/{invoice}/manual-payments",
+        {"amount": dollars("5.00"), "reference": "A1", "on": "2099-11-20"},
+    ),
+    "a transfer from before the period": Doors(
+        ("record_payment", "{invoice}", "5", "--reference", "A1", "--on", "1990-01-01"),
+        "/invoices/{invoice}/manual-payments",
+        {"amount": dollars("5.00"), "reference": "A1", "on": "1990-01-01"},
+    ),
     "a grant of nothing": Doors(
         ("grant_credit", "vision-lab", "0", "--reference", "A1"),
         "/wallets/{wallet}/grants",

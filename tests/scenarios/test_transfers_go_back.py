@@ -148,7 +148,7 @@ def csv(*rows: str) -> bytes:
 
 def test_a_payment_to_a_supplier_takes_back_nothing_where_neither_has_a_reference(invoice: Invoice) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;NOTPROVIDED"))
-    imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;NOTPROVIDED"))
+    imported(csv("08.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;NOTPROVIDED"))
     assert [(amount, state) for amount, state, _ in transfers()] == [
         ("20.00", "booked"),
         ("-20.00", "ignored"),
@@ -158,7 +158,7 @@ def test_a_payment_to_a_supplier_takes_back_nothing_where_neither_has_a_referenc
 
 def test_a_debit_of_the_same_reference_to_another_account_waits_with_its_candidate(invoice: Invoice) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"))
-    imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;REF7"))
+    imported(csv("08.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;REF7"))
     assert transfers(state="waiting") == [
         ("-20.00", "waiting", "It may take back the transfer of 2026-04-02, of the same reference: say so.")
     ]
@@ -169,7 +169,7 @@ def test_a_debit_of_the_same_reference_to_the_payers_account_takes_its_transfer_
     invoice: Invoice,
 ) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"))
-    imported(csv("20.04.2026;-20,00;EUR;Vision Lab;DE75;Return;REF7"))
+    imported(csv("08.04.2026;-20,00;EUR;Vision Lab;DE75;Return;REF7"))
     assert [state for _, state, _ in transfers()] == ["returned", "booked"]
     assert stands(invoice) == ("due", "0.00", "20.00")
 
