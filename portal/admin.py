@@ -19,6 +19,7 @@ from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
+from portal.constraint_sentences import SentenceForm
 from portal.core.audit import acting_as
 from portal.days import check_day
 from portal.sentences import NO_CHOICE
@@ -97,6 +98,12 @@ class Recorded(Choosing[M], admin.ModelAdmin[M]):
     list_per_page = 50
     show_full_result_count = False
     paginator: ClassVar[type[Paginator[Any]]] = Estimated
+
+    def get_form(
+        self, request: HttpRequest, obj: M | None = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (SentenceForm, form), {})
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         return self._recorded(super().changeform_view, request, *args, **kwargs)
