@@ -9,6 +9,7 @@ import pytest
 from allauth.account.models import EmailAddress
 from django.contrib import admin
 from django.core import mail
+from django.core.cache import cache
 from django.test import Client
 
 from portal.core.tenants.models import User
@@ -114,3 +115,16 @@ def test_a_sign_in_page_that_is_tried_too_often_stops_answering(settings: Any) -
     client, wrong = Client(), {"login": "op@cluster.example", "password": "wrong"}
     statuses = [client.post("/accounts/login/", wrong).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
+
+
+def test_a_password_that_is_tried_too_often_gets_a_page_in_the_readers_language_with_a_way_on() -> None:
+    cache.clear()
+    ann, wrong = signed_in(builders.a_person(ANN)), {"oldpassword": "wrong", "password1": NEW, "password2": NEW}
+    german = {"Accept-Language": "de"}
+    for _ in range(5):
+        assert ann.post("/accounts/password/change/", wrong, headers=german).status_code == 200
+    answer = ann.post("/accounts/password/change/", wrong, headers=german)
+    assert answer.status_code == 429
+    assert '<html lang="de">' in answer.text
+    assert "Zu viele Versuche" in answer.text
+    assert 'href="/">Zurück zum Anfang' in answer.text
