@@ -68,6 +68,9 @@ def test_ann_sets_up_an_app_and_needs_it_from_then_on(house: House) -> None:
     assert "Two-factor authentication" in ann.get("/accounts/2fa/").text
     asked = ann.get("/accounts/2fa/totp/activate/")
     assert asked.headers["Location"].startswith("/accounts/reauthenticate/?next=")
+    proof = ann.get(asked.headers["Location"]).text
+    assert "your sign-in: confirm it first. Nothing has changed yet." in proof
+    assert "some time ago" not in proof  # she signed in a moment ago
     form = ann.post(asked.headers["Location"], {"password": builders.PASSWORD}, follow=True)
     assert form.redirect_chain[-1][0] == "/accounts/2fa/totp/activate/"
     assert 'src="data:image/svg+xml' in form.text
