@@ -12,6 +12,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.utils.translation import gettext_noop
 
 from billing.sign_up import policy
 from billing.sign_up.policy import SignUpError
@@ -19,6 +20,19 @@ from portal.core.tenants.brand import current_brand, sender
 from portal.core.vault.sealing import Sealed, seal
 from portal.sentences import sentence
 from portal.web import provider_sign_out, single_sign_on
+
+SENTENCES_OF_ALLAUTH = (
+    gettext_noop("Be patient, you are sending too many requests."),
+    gettext_noop("Please select only one."),
+    gettext_noop("Please type your current password."),
+    gettext_noop("Too many failed login attempts. Try again later."),
+    gettext_noop("You have confirmed %(email)s."),
+    gettext_noop("You have signed out."),
+    gettext_noop("You must type the same password each time."),
+    gettext_noop("Your password has been changed."),
+    gettext_noop("Your primary email address must be verified."),
+)
+"""What people can read of it that no template of ours says: its own German says *du*."""
 
 
 class Accounts(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no type hints

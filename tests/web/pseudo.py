@@ -70,10 +70,15 @@ class _Texts(HTMLParser):
         return any(english for _tag, english in self.open)
 
 
-def words_of(html: str) -> Iterator[tuple[str, str]]:
-    """Each word that nobody translated, with the text around it; what is marked as English is left out."""
+def texts_of(html: str) -> list[str]:
+    """What the page says; what is marked as English is left out."""
     reader = _Texts()
     reader.feed(html)
-    for text in reader.texts:
+    return reader.texts
+
+
+def words_of(html: str) -> Iterator[tuple[str, str]]:
+    """Each word that nobody translated, with the text around it; what is marked as English is left out."""
+    for text in texts_of(html):
         for word in re.findall(r"(?<![\w.:@/&#-])[A-Za-z][A-Za-z'’]+(?![\w@/-]|[.:][\w/])", text):
             yield word, " ".join(text.split())[:100]
