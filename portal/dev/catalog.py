@@ -39,6 +39,7 @@ PACKAGES = (
     "portal/languages.py",
     "portal/sentences.py",
     "portal/ops/accounts.py",
+    "portal/ops/cli.py",
     "clusters/absent_records.py",
     "billing",
 )

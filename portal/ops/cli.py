@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DataError, OperationalError
+from django.utils.translation import gettext as _
 
 from billing.rules import period as periods
 from clusters.absent_records import MonthFilesError, RowsInFilesError
@@ -178,19 +179,24 @@ def midnight(day: date, zone: ZoneInfo) -> datetime:
 def moment(text: str, zone: ZoneInfo) -> datetime:
     """`2017-10-03` (midnight in `zone`) or `2017-10-03T12:00:00+02:00` as a UTC instant of whole seconds.
 
-    A time without an offset is read in `zone`. Raises BadInputError for anything else.
+    A time without an offset is read in `zone`. Raises BadInputError for anything else, in its reader's language:
+    tenants type moments on pages.
     """
-    allowed = "write a date like 2017-10-03 or a moment like 2017-10-03T12:00:00Z."
+    allowed = _("write a date like 2017-10-03 or a moment like 2017-10-03T12:00:00Z.")
     try:
         if len(text) == len("2017-10-03"):
             return midnight(_check_year(date.fromisoformat(text), text), zone)
         read = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInputError(f"{quoted(text)} is not a moment; {allowed}") from None
+        raise BadInputError(
+            _("{text} is not a moment; {allowed}").format(text=quoted(text), allowed=allowed)
+        ) from None
     if read.tzinfo is None:
         read = read.replace(tzinfo=zone)
     if read.microsecond:
-        raise BadInputError(f"{quoted(text)} is not a whole second; {allowed}")
+        raise BadInputError(
+            _("{text} is not a whole second; {allowed}").format(text=quoted(text), allowed=allowed)
+        )
     return _check_year(read, text).astimezone(UTC)
 
 
@@ -204,9 +210,13 @@ def utc_month(text: str) -> date:
 
 def _check_year(day: Day, text: str) -> Day:
     if day.year < FIRST_YEAR:
-        raise BadInputError(f"{text} is too early: there are days from {FIRST_YEAR} on.")
+        raise BadInputError(
+            _("{text} is too early: there are days from {year} on.").format(text=text, year=FIRST_YEAR)
+        )
     if day.year > LAST_YEAR:
-        raise BadInputError(f"{text} is too late: there are days up to the year {LAST_YEAR}.")
+        raise BadInputError(
+            _("{text} is too late: there are days up to the year {year}.").format(text=text, year=LAST_YEAR)
+        )
     return day
 
 

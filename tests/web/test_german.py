@@ -157,6 +157,18 @@ def test_a_refusal_is_german_to_its_numbers() -> None:
     assert "ist keine Dauer eines Jobs: Schreiben Sie seine Stunden als Zahl über 0, höchstens 8.784." in text
 
 
+def test_the_calculator_and_the_job_check_refuse_in_german() -> None:
+    client, job = german(a_house(close=False).ann), "gpus=1&hours=1&gpu_model=a100"
+    for path, refusal in (
+        (f"quote/?{job}&account=zz", "Vision Lab gehört zu dieser Zeit der Account &#x27;zz&#x27; auf"),
+        (f"budgets/check/?{job}&account=zz", "Vision Lab gehört zu dieser Zeit der Account &#x27;zz&#x27; auf"),
+        (f"quote/?{job}&at=9999-12-31", "9999-12-31 ist zu spät: Tage gibt es bis zum Jahr 9998."),
+        (f"quote/?{job}&at=1066-10-14", "1066-10-14 ist zu früh: Tage gibt es ab 1970."),
+        (f"quote/?{job}&at=soon", "&#x27;soon&#x27; ist kein Zeitpunkt. Schreiben Sie ein Datum"),
+    ):
+        assert refusal in client.get(f"/t/vision-lab/{path}").text, path
+
+
 def test_what_is_wrong_with_a_budget_is_said_in_german() -> None:
     client = german(a_house(close=False).ann)
     query = "measure=money&every=month&act=preview&thresholds=50%25"
