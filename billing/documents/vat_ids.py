@@ -6,6 +6,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
+from django.utils.translation import gettext as _
 from stdnum.eu import vat
 from stdnum.exceptions import ValidationError
 
@@ -46,11 +47,12 @@ def problem(vat_id: str, country: str) -> str:
     except ValidationError:  # it begins with no member state's code
         number = ""
     if not number.startswith(begins):
-        return f"is {quoted(vat_id)}, and one of {country} begins with {begins}."
+        return _("is {vat_id}, and one of {country} begins with {begins}.").format(
+            vat_id=quoted(vat_id), country=country, begins=begins
+        )
     try:
         vat.validate(number)
     except ValidationError:
-        return (
-            f"is {quoted(vat_id)}, which is no VAT id of {country}: its form or its check digits do not fit."
-        )
+        text = _("is {vat_id}, which is no VAT id of {country}: its form or its check digits do not fit.")
+        return text.format(vat_id=quoted(vat_id), country=country)
     return ""

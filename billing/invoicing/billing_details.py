@@ -8,27 +8,13 @@ from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.utils.translation import gettext_noop as _
 
 from billing.catalog.tenant_lock import lock
 from billing.emails import contacts
 from billing.invoicing import line_taxes, sellers
-from billing.invoicing.messages import SENTENCES
+from billing.invoicing.details_messages import FIELDS, SENTENCES
 from portal.core.tenants.models import TaxTreatment, Tenant
 from portal.errors import CodedError
-
-FIELDS: Mapping[str, str] = {
-    "email": _("Billing e-mail"),
-    "address": _("Postal address"),
-    "postcode": _("Post code"),
-    "city": _("City"),
-    "vat_id": _("VAT id"),
-    "purchase_order": _("Purchase order"),
-    "buyer_reference": _("Buyer reference"),
-    "electronic_address": _("Address for e-invoices"),
-    "language": _("Language of e-mails and documents"),
-}
-"""The columns, with their names for people. Country, name and treatment of taxes stay with the operator."""
 
 
 class DetailsError(CodedError):
@@ -65,14 +51,14 @@ def checked(tenant: Tenant, values: Mapping[str, str], *, by_operator: bool) -> 
         if name in values:
             text = _plain(name, values[name])
             if not all(line.isprintable() for line in text.split("\n")):
-                raise DetailsError("details-characters", field=FIELDS[name])
+                raise DetailsError("details-characters", field=DetailsError(name))
             setattr(changed, name, text)
     others = [field.name for field in Tenant._meta.fields if field.name not in FIELDS]
     try:
         changed.clean_fields(exclude=others)
     except ValidationError as error:
         name, whys = next(iter(error.message_dict.items()))
-        raise DetailsError("details-field", field=FIELDS[name], why=whys[0]) from error
+        raise DetailsError("details-field", field=DetailsError(name), why=whys[0]) from error
     seller = sellers.load_seller()
     taxes = line_taxes.load_taxes([], seller)
     if refusal := taxes.refusal(changed):

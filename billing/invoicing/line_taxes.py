@@ -9,6 +9,7 @@ from datetime import date
 
 from django.db.models import Q, Sum
 from django.db.models.functions import Coalesce
+from django.utils.translation import gettext as _
 
 from billing.catalog import billing_periods
 from billing.documents import vat_ids
@@ -69,13 +70,13 @@ class Taxes:
     def refusal(self, tenant: Tenant) -> str:
         """Why the tenant cannot be taxed as it says, as a sentence, on any day; "" where it can."""
         if wrong := vat_ids.problem(tenant.vat_id, tenant.country):
-            return f"its vat_id {wrong}"
+            return _("its vat_id {wrong}").format(wrong=wrong)
         if tenant.tax_treatment == TaxTreatment.EXEMPT and not tenant.tax_reason:
-            return "an exemption stands on invoices with its reason: give it a `tax_reason`."
+            return _("an exemption stands on invoices with its reason: give it a `tax_reason`.")
         if tenant.tax_treatment == TaxTreatment.REVERSE_CHARGE and not supply.may_reverse_charge(
             self.seller, _make_buyer(tenant)
         ):
-            return (
+            return _(
                 "reverse charge is for a seller and a tenant in different states of the EU, both with a VAT id: "
                 "give both a `country` and a `vat_id`, or another tax_treatment."
             )

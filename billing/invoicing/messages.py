@@ -15,13 +15,6 @@ SENTENCES: Mapping[str, str] = {
     "already-void": _("{invoice} is void already."),
     "close-just-ended": _("Another close of this month has just ended: look at it first."),
     "close-under-way": _("{person} closes {month} at this moment: wait until that has ended."),
-    "details-characters": _("{field} has control characters in it: type it anew."),
-    "details-field": _("{field}: {why}"),
-    "details-taxes": _("No invoice could be taxed so: {why}"),
-    "details-vat-id": _(
-        "With this VAT id your invoices would have reverse charge, for which it is looked up in VIES first: send it "
-        "to {seller}, who enters it. Leave the field as it is to save the rest."
-    ),
     "credit-before-invoice": _(
         "{invoice} was issued on {issued_on}, and a credit note is no older than its invoice: date it on "
         "that day, or later."

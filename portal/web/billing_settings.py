@@ -17,7 +17,8 @@ from django.utils.translation import gettext_noop
 from billing.emails import contacts
 from billing.emails.contacts import ContactError
 from billing.invoicing import billing_details
-from billing.invoicing.billing_details import FIELDS, DetailsError
+from billing.invoicing.billing_details import DetailsError
+from billing.invoicing.details_messages import FIELDS
 from billing.models import BillingContact
 from billing.models.contacts import TOPICS
 from portal.core.tenants.access import Action, Right, rights_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 
@@ -12,7 +13,7 @@ from billing.models import BillingContact, Notice, NoticeKind, Seller
 from billing.notifications import recipients
 from portal.config_file.apply import apply
 from portal.config_file.schema import parse
-from portal.core.tenants.models import Role, TaxTreatment, Tenant
+from portal.core.tenants.models import Role, TaxTreatment, Tenant, User
 from portal.sentences import sentence
 from tests import builders, sharing, stories
 from tests.web.house import House, a_house, page, signed_in
@@ -201,3 +202,20 @@ def test_who_saves_what_they_previewed_leaves_what_another_saved_meanwhile(house
     carla.post(CHANGE, {"act": "save", **sent})
     house.vision.refresh_from_db()
     assert (house.vision.city, house.vision.purchase_order) == ("Potsdam", "PO-7")
+
+
+def test_whoever_reads_german_reads_in_german_what_is_wrong_with_the_details(house: House) -> None:
+    Tenant.objects.filter(pk=house.vision.pk).update(country="DE", tax_treatment=TaxTreatment.BY_COUNTRY)
+    User.objects.filter(pk=house.carla.pk).update(language="de")
+    carla = signed_in(house.carla)
+    for name, value, refusal in (
+        ("email", "bills at vision", "E-Mail für Rechnungen: "),
+        ("postcode", "1" * 21, "Postleitzahl: "),
+        ("city", "Ber\u202elin", "Ort enthält Steuerzeichen: Tippen Sie es neu."),
+        ("electronic_address", "9999:1", "Adresse für E-Rechnungen: '9999:1' ist keine elektronische Adresse: "),
+        ("buyer_reference", "04011000-1234512345-07", "ist wie eine Leitweg-ID geschrieben"),
+        ("vat_id", "DE136695977", "Die USt-IdNr. ist 'DE136695977', und das ist keine USt-IdNr. aus DE: "),
+        ("vat_id", "FR1", "Die USt-IdNr. ist 'FR1', und eine aus DE beginnt mit DE."),
+    ):
+        shown = carla.post(CHANGE, {"act": "preview", **DETAILS, name: value}, follow=True)
+        assert refusal in unescape(shown.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from portal.excerpt import quoted
 
@@ -24,17 +25,19 @@ _LEITWEG_ID = re.compile(r"(0[1-9]|1[0-6]|99)[0-9]{0,10}-[0-9A-Z]{1,30}-[0-9]{2}
 
 def parted(address: str, email: str) -> tuple[str, str]:
     """Scheme and identifier of `0204:991-01234-44`; of the e-mail address where there is no other."""
-    scheme, _, identifier = address.partition(":") if address else (BY_EMAIL, "", email)
+    scheme, _colon, identifier = address.partition(":") if address else (BY_EMAIL, "", email)
     return scheme, identifier
 
 
 def electronic_address(text: str) -> None:
     """Refuse what is no scheme of the list, a colon, and an identifier without blanks."""
-    scheme, _, identifier = text.partition(":")
+    scheme, _colon, identifier = text.partition(":")
     if scheme not in SCHEMES or not re.fullmatch(r"\S{1,90}", identifier):
         raise ValidationError(
-            f"{quoted(text)} is no electronic address: write its scheme of the list EAS, a colon and the identifier, "
-            "such as 0204:991-01234-44 or 9930:DE811234565."
+            _(
+                "{text} is no electronic address: write its scheme of the list EAS, a colon and the identifier, such "
+                "as 0204:991-01234-44 or 9930:DE811234565."
+            ).format(text=quoted(text))
         )
 
 
@@ -44,6 +47,8 @@ def buyer_reference(text: str) -> None:
 
     if _LEITWEG_ID.fullmatch(text.strip()) and not leitweg.is_valid(text):
         raise ValidationError(
-            f"{quoted(text)} is written as a Leitweg-ID, and its check digits do not fit: compare it with what the "
-            "buyer gave you."
+            _(
+                "{text} is written as a Leitweg-ID, and its check digits do not fit: compare it with the one that "
+                "the buyer was assigned."
+            ).format(text=quoted(text))
         )
