@@ -15,6 +15,8 @@ from typing import Any
 from django.db import connection
 from django.db.models import ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Coalesce
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.models import BillingPeriod, RatedJob, Resource, Verdict
 from billing.models.rated import AMOUNT
@@ -39,11 +41,11 @@ COST_RANK = ExpressionWrapper(
 )
 """What lists of the most expensive jobs are ordered by; as `TOP_JOBS` has it."""
 METERS = {
-    Resource.GPU: ("GPU", Meter.GPU_HOUR),
-    Resource.CPU: ("CPU", Meter.CPU_CORE_HOUR),
-    Resource.MEMORY: ("Memory", Meter.MEMORY_GIB_HOUR),
-    Resource.GPU_MEMORY: ("GPU memory", Meter.GPU_MEMORY_GIB_HOUR),
-    Resource.BILLING: ("Slurm billing", Meter.BILLING_HOUR),
+    Resource.GPU: (gettext_noop("GPU"), Meter.GPU_HOUR),
+    Resource.CPU: (gettext_noop("CPU"), Meter.CPU_CORE_HOUR),
+    Resource.MEMORY: (gettext_noop("Memory"), Meter.MEMORY_GIB_HOUR),
+    Resource.GPU_MEMORY: (gettext_noop("GPU memory"), Meter.GPU_MEMORY_GIB_HOUR),
+    Resource.BILLING: (gettext_noop("Slurm billing"), Meter.BILLING_HOUR),
 }
 
 
@@ -161,7 +163,7 @@ class Piece:
 
     @property
     def resource_name(self) -> str:
-        return METERS[Resource(self.resource)][0]
+        return _(METERS[Resource(self.resource)][0])
 
     @property
     def meter(self) -> Meter:

@@ -33,6 +33,7 @@ OPERATORS_TEMPLATES = (
     "_api_fields.html",
 )
 PACKAGES = (
+    "portal/api/keys.py",
     "portal/web",
     "portal/core",
     "portal/days.py",

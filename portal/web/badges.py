@@ -66,6 +66,7 @@ JOB_LABELS = (
     *(gettext_noop("Suspended"), gettext_noop("Requeued"), gettext_noop("Preempted")),
     *(gettext_noop("Cancelled"), gettext_noop("Failed"), gettext_noop("Timeout"), gettext_noop("Node fail")),
     *(gettext_noop("Out of memory"), gettext_noop("Boot fail"), gettext_noop("Deadline")),
+    *(gettext_noop("Evicted"), gettext_noop("NodeLost"), gettext_noop("OOMKilled")),
 )
 """What `job_badge` makes of the states that schedulers have; others are shown as they came."""
 

@@ -118,7 +118,7 @@ def _figures(request: TenantRequest, selection: CostSelection, explored: Explore
 
     measure, value = _measure(explored)
     rounded = _Rounded.of(explored)
-    names = [group_name(group.values) for group in explored.groups]
+    names = [group_name(selection.by, group.values) for group in explored.groups]
     return {
         "explored": explored,
         "is_empty": not explored.groups,
@@ -268,7 +268,7 @@ def _group_row(
     more = selection.more_groups
     alone = within or (more if group.values is None else None)
     return {
-        "name": group_name(group.values),
+        "name": group_name(selection.by, group.values),
         "within": alone.query() if alone else "",
         "is_other": group.values is None,
         "hours": group.later.gpu_seconds,

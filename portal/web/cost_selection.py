@@ -17,6 +17,7 @@ from billing.queries.cost_explorer import FILTERS, GROUPS, CostQuery, Days, Step
 from billing.queries.jobs import EMPTY
 from billing.queries.usage_series import DAY, Grouping
 from portal.web import format as say
+from portal.web.badges import job_badge
 from portal.web.day_ranges import Compared, DayRangeError, earlier, read_days
 from portal.web.form_input import Option, options
 
@@ -83,7 +84,7 @@ class CostSelection:
         except DayRangeError as refusal:
             error = str(refusal)
         if (later.end - later.first).days > MOST_DAYS:
-            later, error = so_far, _(TOO_LONG).format(days=f"{MOST_DAYS:,}")
+            later, error = so_far, _(TOO_LONG).format(days=say.whole(MOST_DAYS))
         step = _choice(Step, text) if (text := query.get("step", "")) else _step(later)
         buckets = sum(1 for _bucket in later.buckets(step))
         if buckets > MOST_BUCKETS:
@@ -155,7 +156,7 @@ class CostSelection:
     def chips(self) -> list[tuple[str, str, str]]:
         """The filters that are set: label, value, and the address without each."""
         return [
-            (_(LABELS[one]), text or _(EMPTY), self.without(one).query())
+            (_(LABELS[one]), value_text(one, text), self.without(one).query())
             for one, text in self.filters.items()
         ]
 
@@ -181,7 +182,7 @@ class CostSelection:
                 (
                     str(one),
                     _(LABELS[one]),
-                    options([(text, _(text) if text == EMPTY else text) for text in texts], chosen),
+                    options([(text, value_text(one, text)) for text in texts], chosen),
                 )
             )
         return rows
@@ -206,11 +207,18 @@ def days_text(days: Days) -> str:
     return say.day(days.first) if days.first == days.last else f"{say.day(days.first)} – {say.day(days.last)}"
 
 
-def group_name(values: Sequence[str] | None) -> str:
+def group_name(by: Sequence[Grouping], values: Sequence[str] | None) -> str:
     """`ben · h100`; of all that have no name of their own *Other*, of no grouping *All usage*."""
     if values is None:
         return _("Other")
-    return " · ".join(value or _(EMPTY) for value in values) or _("All usage")
+    return " · ".join(value_text(one, value) for one, value in zip(by, values, strict=True)) or _("All usage")
+
+
+def value_text(one: Grouping, value: str) -> str:
+    """A state as lists of jobs name it, any other value as it came."""
+    if value in {"", EMPTY}:
+        return _(EMPTY)
+    return _(job_badge(value).label) if one is Grouping.STATE else value
 
 
 def _days(days: Days, prefix: str = "") -> dict[str, str]:

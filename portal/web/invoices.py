@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions
 from billing.models import DocumentKind, Invoice, InvoiceLine
@@ -27,6 +28,12 @@ from portal.web.invoice_document import InvoicePage, opens_to, seconds_of, shown
 from portal.web.pay_offers import offer, open_offer
 from portal.web.payment import refused_addresses
 from portal.web.payment_links import links_of
+
+EXACT_UNITS = (
+    *(gettext_noop("GPU-seconds"), gettext_noop("core-seconds")),
+    *(gettext_noop("GiB-seconds"), gettext_noop("billing-seconds")),
+)
+"""What the units of lines become where the seconds behind their hours are shown."""
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
@@ -85,7 +92,7 @@ def _line_page(request: TenantRequest, number: str, position: int) -> dict[str, 
     if not apart:
         usage = line_usage.jobs(row, after=_cursor(request.GET.get("before", "")))
     sums = not is_built_in(row.meter)
-    unit = "" if sums else row.unit.replace("hour", "seconds")
+    unit = "" if sums else _(row.unit.replace("hour", "seconds"))
     price = PerUnit(line_usage.hour_price(row))
     return {
         "number": number,

@@ -138,7 +138,7 @@ def reasons(
     shown = change.parts[:most]
     rows: list[Mapping[str, object]] = [
         {
-            "name": _("Not usage") if part.kind is PartKind.OTHER else group_name(part.values),
+            "name": _("Not usage") if part.kind is PartKind.OTHER else group_name(selection.by, part.values),
             "kind": _(KINDS[part.kind]),
             "why": _why(part),
             "href": _href(selection, part, jobs),

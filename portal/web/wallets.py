@@ -64,7 +64,7 @@ def statement(request: TenantRequest, wallet: int) -> HttpResponse:
         "statement": month_statement,
         "month": say.span(*_ends(month, request), request.tenant.timezone),
         "moved": [
-            (label, month_statement.sums[side])
+            (_(label), month_statement.sums[side])
             for side, label in SUMS.items()
             if month_statement.sums.get(side)
         ],

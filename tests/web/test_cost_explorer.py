@@ -116,7 +116,7 @@ def test_filters_steps_and_comparisons_are_the_address(house: House) -> None:
     text = text_of(html)
     assert "compared with 1 Mar 2025 – 31 Mar 2025" in text
     assert "User: ada ×" in text
-    assert "a100 · COMPLETED 0.50 – +$1.00 $1.00" in text
+    assert "a100 · Completed 0.50 – +$1.00 $1.00" in text
     assert "2 Mar 2026 – 8 Mar 2026" in text
     assert 'href="/t/vision-lab/costs/change/?from=2026-03-01&amp;through=2026-03-31&amp;compare=year' in html
     other = f"{COSTS}?{MARCH}&compare=other&earlier_from=2026-03-02&earlier_through=2026-03-02"

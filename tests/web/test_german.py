@@ -19,7 +19,7 @@ from portal.core.tenants.models import User
 from portal.dev import catalog
 from portal.web.history import HIDDEN, TENANT_TABLES
 from portal.web.templatetags.clustertab import _part
-from tests import sharing, stories
+from tests import builders, sharing, stories
 from tests.quota_stories import a_quota, look
 from tests.waste_stories import a_rule
 from tests.web.clock import stand_at
@@ -34,8 +34,7 @@ pytestmark = pytest.mark.django_db
 begun, house = sharing.fixtures(a_house, "house")
 
 NAMES = """
-    Vision Lab Northern Compute GmbH Gate Berlin Hamburg Visa English Deutsch WALL GPU time COMPLETED
-    Evicted NodeLost OOMKilled
+    Vision Lab Northern Compute GmbH Gate Berlin Hamburg Visa English Deutsch WALL GPU time
     API BIC CPU CSV ClusterTab FOCUS GPUs GiB IBAN JSON MIG MiB PDF Parquet QOS SHA Stripe TOML USD UTC VIES XML ZIP
     gpu ada ann ben carla eve hook lab op train vision
 """
@@ -149,6 +148,38 @@ def test_nouns_inside_a_sentence_keep_their_capitals_and_parts_their_comma(
     look("2026-03-31 10:00")
     stand_at(monkeypatch, "2026-03-31 10:00")
     assert "16,3 %" in client.get("/t/vision-lab/budgets/").content.decode()  # 13.00 of 80.00
+
+
+def test_states_and_days_are_german_in_the_explorer_and_in_lists_of_jobs(house: House) -> None:
+    client = german(house.ann)
+    text = words(client.get("/t/vision-lab/costs/?from=2026-03-01&through=2026-03-31&by=state").text)
+    assert "Abgeschlossen" in text
+    assert "COMPLETED" not in text
+    text = words(client.get("/t/vision-lab/jobs/").text)
+    for state, shown in (
+        ("Evicted", "Vom Knoten verdrängt"), ("NodeLost", "Knoten verloren"),
+        ("OOMKilled", "Wegen Speichermangels beendet"),
+    ):  # fmt: skip
+        assert shown in text
+        assert state not in text
+    too_long = client.get("/t/vision-lab/costs/?from=2001-01-01&through=2026-03-31").text
+    assert "höchstens 1.830 Tage" in too_long
+
+
+def test_what_a_line_and_a_job_held_is_named_in_german(house: House) -> None:
+    builders.ingest(house.cluster, builders.a_job(job_id="4711", memory_mib=2048, ended="2026-03-20 11:00"))
+    client = german(house.ann)
+    line = words(client.get(f"/t/vision-lab/invoices/{house.invoice.number}/lines/1/").text)
+    assert "23.400 GPU-Sekunden" in line
+    job = words(client.get(f"/t/vision-lab/jobs/{house.record('4711')}/").text)
+    assert "Arbeitsspeicher" in job
+    assert "Memory" not in job
+
+
+def test_a_key_that_would_have_expired_is_refused_in_german(house: House) -> None:
+    form = {"act": "create", "name": "export", "scopes": ["usage:read"], "expires_on": "2020-01-01"}
+    page = german(house.ann).post("/t/vision-lab/api-keys/change/", form, follow=True).text
+    assert "Der Schlüssel wäre schon abgelaufen: Wählen Sie ein späteres Ende." in page
 
 
 def test_a_refusal_is_german_to_its_numbers() -> None:

@@ -11,7 +11,7 @@ from billing.models import GrantEvery, Wallet, WalletScope
 from billing.rules.money import TOKENS
 from billing.wallets import booking, wallet_terms
 from billing.wallets.wallet_terms import Rule
-from portal.core.tenants.models import Role, Tenant
+from portal.core.tenants.models import Role, Tenant, User
 from tests import builders
 from tests.builders import at
 from tests.web.house import a_house, page, signed_in
@@ -49,6 +49,15 @@ def test_ann_sees_every_wallet_and_who_is_in_debt(lab: Tenant) -> None:
     assert "-3 tokens" in text
     assert "Debt" in text
     assert "Total: <strong>57 tokens</strong>" in text
+
+
+def test_a_month_of_a_wallet_is_summed_up_in_german_for_who_reads_german(lab: Tenant) -> None:
+    ben = builders.a_person("ben@vision.example", lab, Role.MEMBER)
+    User.objects.filter(pk=ben.pk).update(language="de")
+    wallet = Wallet.objects.get(user="ben")
+    text = page(ben, f"/t/{lab.slug}/wallets/{wallet.pk}/statement/?month=2026-03")
+    assert "Gegeben" in text
+    assert "Given" not in text
 
 
 def test_a_statement_says_what_was_booked_and_what_was_left_after_it(lab: Tenant) -> None:
