@@ -59,7 +59,7 @@ SENTENCES: Mapping[str, str] = {
         "Jobs are ended {least} to {most:,} minutes after the warning: give a grace within these."
     ),
     "quota-grace-elsewhere": _(
-        "Only a quota that ends jobs has a grace, or ends older jobs: leave these out, or choose `end-jobs`."
+        "Only a quota that ends jobs has a grace, or ends older jobs: leave these out, or choose to end jobs."
     ),
     "quota-name": _(
         "Name a quota by lower-case letters, digits and hyphens, at most 50, such as monthly-gpu."
@@ -71,7 +71,7 @@ SENTENCES: Mapping[str, str] = {
     "quota-name-of-debt": _(
         "Names that begin with {prefix} are those of budgets of wallets below zero: choose another name."
     ),
-    "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the `unit`."),
+    "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the unit."),
     "quota-of-plan": _(
         "{name} comes with the plan, so it is not changed or ended here: set another one of the same scope beside it."
     ),
@@ -90,12 +90,12 @@ SENTENCES: Mapping[str, str] = {
         "Plan {version} is in use, so its quotas stay as they are: give the new ones with a later `from`."
     ),
     "quota-of-wallet": _(
-        "{name} comes with the debt of a wallet and goes with it: top the wallet up, or change `debt` of the tenant's "
-        "wallets."
+        "{name} comes with the debt of a wallet and goes with it: top the wallet up, or have an operator change what "
+        "a debt of the tenant's wallets does."
     ),
     "quota-paid-period": _(
-        "What the tenant pays for others is known of whole billing periods: choose `month` or longer, or "
-        "`billing-period`."
+        "What the tenant pays for others is known of whole billing periods: choose a month or longer, or "
+        "the billing period."
     ),
     "quota-paid-scope": _(
         "What the tenant pays for others is money of no project, user or cluster of its own: leave the scope empty."
@@ -107,21 +107,21 @@ SENTENCES: Mapping[str, str] = {
     "quota-pool-carries": _("A pool and the quotas that borrow from it carry nothing over."),
     "quota-pool-differs": _("{pool} counts something else, or other periods: give both the same."),
     "quota-pool-in-use": _("{borrowers} borrow from {name}: change or end these first."),
-    "quota-pool-none": _("{tenant} has no pool {pool}: set a quota with lends = true first."),
+    "quota-pool-none": _("{tenant} has no pool {pool}: set a quota of this name that lends first."),
     "quota-project": _(
         "{tenant} has no project {project}: give an account to it first, or name another one."
     ),
     "quota-recipient": _("{email} is no member of {tenant}: invite them first, or name another member."),
     "quota-recipients-many": _("Name at most {most} recipients."),
-    "quota-repeat": _("repeat_every is an amount above zero, at most {most:,}."),
+    "quota-repeat": _("Repeat every: give an amount above zero, at most {most:,}."),
     "quota-reservation-cap": _("A cap for one reservation is above zero: leave it out for none."),
     "quota-scope-long": _("A name in the scope has at most 255 characters."),
     "quota-term": _("A fixed term has a first day and an end behind it, at most ten years later."),
     "quota-term-elsewhere": _(
-        "Only a fixed term has days of its own: leave out from and until, or choose `term`."
+        "Only a fixed term has a first day and an end of its own: leave these out, or choose a fixed term."
     ),
     "quota-unit-elsewhere": _("GPU-hours have no unit: leave it out."),
-    "quota-unit-tokens": _("Tokens are no money: choose the measure `credits`."),
+    "quota-unit-tokens": _("Tokens are no money: choose wallet credits as what it counts."),
     "quota-unit-unknown": _("{unit} is no unit of a wallet; write a currency of ISO 4217, or TOK."),
     "quota-release-past": _("{until} is over already: say until when nothing is to be blocked."),
     "quota-release-reason": _("Say why the quotas are released: the reason is kept."),
@@ -153,7 +153,11 @@ SENTENCES: Mapping[str, str] = {
     ),
     "token-too-early": _("Its wallet opens at {since:%Y-%m-%d %H:%M} UTC: import it then."),
     "token-user": _("It is no name of a user: text of 1 to 255 printable characters."),
-    "quota-watch": _("Only a quota that blocks can be watched: choose an action, or leave out `watch`."),
+    "quota-watch": _(
+        "Only a quota that blocks can be tried first, or watched: choose an action that blocks, or leave this out."
+    ),
     "quota-window": _("A rolling window has from 1 to {most:,} hours, which are ten years."),
-    "quota-window-elsewhere": _("Only a rolling window has hours: leave them out, or choose `rolling`."),
+    "quota-window-elsewhere": _(
+        "Only a rolling window has hours: leave them out, or choose a rolling window."
+    ),
 }

@@ -73,7 +73,7 @@ SENTENCES: Mapping[str, str] = {
     "tax-unknown": _("How {tenant} is taxed cannot be told: {cause}"),
     "tenant-country-missing": _("the tenant has no country, on which its tax depends: give it a `country`."),
     "threshold-beyond": _(
-        "{text} is more than the whole amount: give at most 100%, or say with repeat_every from where on to repeat."
+        "{text} is more than the whole amount: give at most 100%, or for more than that an amount to repeat every."
     ),
     "threshold-range": _("A threshold is above zero, with at most six decimals, not {text}."),
     "threshold-too-far": _("A threshold is at most 1000%, not {text}."),

@@ -45,7 +45,7 @@ NAMES = {
     By.MODEL: gettext_noop("GPU model"),
     By.POD: gettext_noop("Job"),
 }
-TOO_LONG = gettext_noop("A page reports {days} days at most. Choose a shorter period, or run report_cost.")
+TOO_LONG = gettext_noop("A page reports {days} days at most. Choose a shorter period.")
 NO_DAY = gettext_noop("Enter both days like 2026-03-01, in the years 1971 to 8999.")
 BACKWARDS = gettext_noop("The period ends before it begins. Choose a later last day.")
 

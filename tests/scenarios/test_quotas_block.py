@@ -355,7 +355,7 @@ def test_an_account_that_goes_to_somebody_else_is_free(lab: Lab) -> None:
     [
         ({"user": "ben", **BLOCKS}, "can only notify"),
         ({"gpu_model": "h100", **BLOCKS}, "can only notify"),
-        ({"watch": True}, "Only a quota that blocks can be watched"),
+        ({"watch": True}, "Only a quota that blocks can be tried first, or watched"),
     ],
 )
 def test_quota_057_what_cannot_act_so_is_refused(fields: dict[str, Any], sentence: str, lab: Lab) -> None:

@@ -164,6 +164,8 @@ def test_states_and_days_are_german_in_the_explorer_and_in_lists_of_jobs(house: 
         assert state not in text
     too_long = client.get("/t/vision-lab/costs/?from=2001-01-01&through=2026-03-31").text
     assert "höchstens 1.830 Tage" in too_long
+    too_long = client.get("/t/vision-lab/efficiency/?from=2024-01-01&through=2026-03-31").text
+    assert "höchstens 400 Tage. Wählen Sie einen kürzeren Zeitraum." in too_long
 
 
 def test_what_a_line_and_a_job_held_is_named_in_german(house: House) -> None:
@@ -192,7 +194,10 @@ def test_the_calculator_and_the_job_check_refuse_in_german() -> None:
     client, job = german(a_house(close=False).ann), "gpus=1&hours=1&gpu_model=a100"
     for path, refusal in (
         (f"quote/?{job}&account=zz", "Vision Lab gehört zu dieser Zeit der Account &#x27;zz&#x27; auf"),
-        (f"budgets/check/?{job}&account=zz", "Vision Lab gehört zu dieser Zeit der Account &#x27;zz&#x27; auf"),
+        (
+            f"budgets/check/?{job}&account=zz",
+            "Vision Lab gehört zu dieser Zeit der Account &#x27;zz&#x27; auf",
+        ),
         (f"quote/?{job}&at=9999-12-31", "9999-12-31 ist zu spät: Tage gibt es bis zum Jahr 9998."),
         (f"quote/?{job}&at=1066-10-14", "1066-10-14 ist zu früh: Tage gibt es ab 1970."),
         (f"quote/?{job}&at=soon", "&#x27;soon&#x27; ist kein Zeitpunkt. Schreiben Sie ein Datum"),
@@ -210,9 +215,22 @@ def test_what_is_wrong_with_a_budget_is_said_in_german() -> None:
             "name=gpu&amount=5&carry_over=101",
             "Übertrag, Prozent: Schreiben Sie eine ganze Zahl von 0 bis 100.",
         ),
-        ("name=gpu&amount=5&repeat_every=0", "Der Betrag für Wiederholungen (repeat_every) ist über null"),
+        ("name=gpu&amount=5&repeat_every=0", "Wiederholen alle: Geben Sie einen Betrag über null an"),
     ):
         assert sentence in client.get(f"/t/vision-lab/budgets/?{query}&{fields}").content.decode()
+
+
+def test_no_sentence_for_tenants_names_a_field_of_the_api_instead_of_the_thing() -> None:
+    """But for taxes, which an operator sets in a file."""
+    field = re.compile(r"`|(?<![{(\w])[a-z]+_[a-z_]+(?![\w})])")
+    of_taxes = {
+        message for name, message, _context in catalog.marked() if name == "billing/invoicing/line_taxes.py"
+    }
+    for message in catalog.read_catalog():
+        first = message.id if isinstance(message.id, str) else message.id[0]
+        if first and first not in of_taxes and catalog.FOR_OPERATORS not in message.user_comments:
+            for text in (first, *([message.string] if isinstance(message.string, str) else message.string)):
+                assert not field.search(text), text
 
 
 def test_the_history_has_german_for_codes_moments_and_numbers(house: House) -> None:
