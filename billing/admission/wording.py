@@ -82,7 +82,7 @@ def blocked_text(one: QuotaStatus) -> str:
     """Of a budget that blocks accounts: how it stands, when it resets, and whom to ask; for users of the scheduler."""
     if one.quota.wallet_id is not None:
         return _("Its wallet is {amount} below zero: top it up.").format(amount=one.text(one.figure.used))
-    ask = _("To raise it, ask {whom}.").format(whom=ask_text(one.quota))
+    ask = _("Ask {whom} to raise it.").format(whom=ask_text(one.quota))
     return f"{standing_text(one)}. {window_text(one, one.quota.tenant.zone)} {ask}"
 
 
@@ -141,7 +141,7 @@ def way_out_text(need: Need) -> str:
         fits = _("A time limit of {limit} fits.").format(limit=limit_text(need.longest))
     else:
         fits = _("No time limit fits.")
-    ask = _("To raise it, ask {whom}.").format(whom=ask_text(one.quota))
+    ask = _("Ask {whom} to raise it.").format(whom=ask_text(one.quota))
     return f"{fits} {window_text(one, one.quota.tenant.zone)} {ask}"
 
 

@@ -15,8 +15,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Coalesce
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext, gettext_noop
 
 from billing.models import BillingPeriod, RatedJob, Resource, Verdict
 from billing.models.rated import AMOUNT
@@ -163,7 +162,7 @@ class Piece:
 
     @property
     def resource_name(self) -> str:
-        return _(METERS[Resource(self.resource)][0])
+        return gettext(METERS[Resource(self.resource)][0])
 
     @property
     def meter(self) -> Meter:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 from django.db import connection, transaction
 from django.db.models import Q
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext
 
 from clusters.models import Cluster
 from portal.api.models import ApiKey
@@ -78,7 +78,7 @@ def make(
     """
     name = _one_line(name)
     if expires_at is not None and expires_at <= moment:
-        raise KeyRefusedError(_("The key would have expired already: choose a later end."))
+        raise KeyRefusedError(gettext("The key would have expired already: choose a later end."))
     if project is not None and (tenant is None or project.tenant_id != tenant.pk):
         raise KeyRefusedError("That project is not one of the tenant's.")
     if cluster is not None and (tenant is not None or is_service):

@@ -31,6 +31,7 @@ class Acts:
     blocks: Mapping[int, Sequence[QuotaBlock]] = field(default_factory=dict)
     endings: Mapping[int, Sequence[QuotaEnding]] = field(default_factory=dict)
     running: Mapping[int, RunningCost] = field(default_factory=dict)
+    reader_sets: bool = False  # whoever reads it sets budgets of the tenant
 
     def sentences(self, quota: Quota, zone: ZoneInfo) -> list[str]:
         """What was read back is told apart from what is only asked for; then the way out."""
@@ -41,15 +42,23 @@ class Acts:
             *_ending_sentences(self.endings.get(quota.pk, ()), zone),
         ]
         if rows and not quota.watch:
-            rows.append(_("To raise it, ask %(whom)s.") % {"whom": ask_text(quota)})
+            rows.append(self._way_out(quota))
         cost = self.running.get(quota.pk)
         return [*rows, _running_sentence(quota, cost)] if cost else rows
 
+    def _way_out(self, quota: Quota) -> str:
+        if self.reader_sets and (quota.cap is None or quota.amount < quota.cap):
+            return _("Raise its amount to let jobs go on.")
+        return _("Ask %(whom)s to raise it.") % {"whom": ask_text(quota)}
 
-def load_acts(quotas: Sequence[Quota], *, over: Sequence[Quota], moment: datetime) -> Acts:
+
+def load_acts(
+    quotas: Sequence[Quota], *, over: Sequence[Quota], moment: datetime, reader_sets: bool = False
+) -> Acts:
     """Of these quotas; `over`: those of which what runs on is computed. A fixed number of queries."""
     acts = demands.load_open_acts(quotas)
-    return Acts(acts.blocks, acts.endings, running.load_running_costs(over, moment=moment))
+    costs = running.load_running_costs(over, moment=moment)
+    return Acts(acts.blocks, acts.endings, costs, reader_sets)
 
 
 def list_refusing_clusters(quota: Quota, moment: datetime) -> list[str]:

@@ -116,7 +116,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
             except (QuotaError, RuleError, ValueError) as refusal:
                 error = sentence(refusal)
         if preview is None:
-            present = _present(request.tenant, rows, moment)
+            present = _present(request.tenant, rows, moment, reader_sets=manages)
     own = [row for row in rows if row.set_by not in ORIGINS]
     edited = next((row for row in own if row.name == request.GET.get("edit")), None)
     page = {
@@ -150,13 +150,14 @@ class PresentBudgets:
     reservations: Reservations
 
 
-def _present(tenant: Tenant, rows: Sequence[Quota], moment: datetime) -> PresentBudgets:
+def _present(tenant: Tenant, rows: Sequence[Quota], moment: datetime, *, reader_sets: bool) -> PresentBudgets:
     listed = list_reservations(tenant, moment=moment, unseen=UNSEEN)
     statuses = status.load_statuses(
         rows, moment=moment, inputs=FigureInputs(with_relatives=True, standing=listed.progress)
     )
     over = [one.quota for one in statuses if one.state is QuotaState.OVER]
-    acts, parts = load_acts(rows, over=over, moment=moment), _names_of_parts(rows)
+    acts = load_acts(rows, over=over, moment=moment, reader_sets=reader_sets)
+    parts = _names_of_parts(rows)
     return PresentBudgets(
         rows=[
             replace(_row(one, acts, tenant.zone), parts=", ".join(parts[one.quota.pk])) for one in statuses

@@ -66,8 +66,8 @@ HELP: Final[Mapping[str, HelpText]] = {
     "quote": HelpText(
         gettext_noop("Estimate"),
         gettext_noop(
-            "The job is priced as if it ran now, with your tiers and what is left of included hours. Other jobs "
-            "in the meantime can change what the invoice charges for it."
+            "The job is priced as if it started when you say, or now, with your tiers and what is left of included "
+            "hours. Other jobs in the meantime can change what the invoice charges for it."
         ),
         "explanation/amounts",
         "quotes-and-simulated-plans",

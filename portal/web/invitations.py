@@ -108,7 +108,9 @@ def _accept(
     except TeamError as refusal:
         messages.error(request, sentence(refusal))
         return redirect(request.path)
-    messages.success(request, _("Welcome to %(tenant)s.") % {"tenant": joined.tenant.name})
+    messages.success(
+        request, _("Welcome! You are a member of %(tenant)s now.") % {"tenant": joined.tenant.name}
+    )
     if user is None:
         response: HttpResponse = perform_login(request, joined.user, redirect_url=f"/t/{joined.tenant.slug}/")
         return response

@@ -151,10 +151,14 @@ def _of_others(of: PeriodForecast) -> Iterator[str]:
 
 def _method(going: Pace, currency: str, rest: Fraction) -> str:
     daily = say.money(Money(going.mean, currency))
-    left = localized(say.plain(Fraction(round(rest * 10), 10)))
-    words = _(
+    tenths = round(rest * 10)
+    left = localized(say.plain(Fraction(tenths, 10)))
+    words = ngettext(
         "Based on your last {days} whole days ({daily} a day at the first unit’s prices), continued for the {left} "
-        "days left and priced like the invoice: with tiers, included hours, fees, commitment and discounts."
+        "day left and priced like the invoice: with tiers, included hours, fees, commitment and discounts.",
+        "Based on your last {days} whole days ({daily} a day at the first unit’s prices), continued for the {left} "
+        "days left and priced like the invoice: with tiers, included hours, fees, commitment and discounts.",
+        1 if tenths == 10 else 2,
     ).format(days=going.days, daily=daily, left=left)
     more = _("The likely range is {count} standard deviations of the daily use.").format(
         count=_(NUMBERS[DEVIATIONS])

@@ -102,7 +102,7 @@ def leave_team(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             raise DeniedError("not a member") from refusal
         messages.error(request, sentence(refusal))
         return redirect("team", tenant.slug)
-    messages.success(request, _("You left %(tenant)s.") % {"tenant": tenant.name})
+    messages.success(request, _("Your membership of %(tenant)s has ended.") % {"tenant": tenant.name})
     return redirect("tenants")
 
 
@@ -239,7 +239,7 @@ def _change_member(form: QueryDict, tenant: Tenant, user: User, act: str) -> str
     values = {"email": str(member.user.email), "tenant": tenant.name}
     if act == "remove":
         team.remove_member(member=member)
-        return _("%(email)s is removed from %(tenant)s.") % values
+        return _("Removed from %(tenant)s: %(email)s.") % values
     if act == "transfer":
         team.transfer_ownership(tenant=tenant, user=user, to=member)
         return _("%(email)s is the owner now, and your role is billing.") % values

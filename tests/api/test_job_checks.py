@@ -41,8 +41,8 @@ def test_quota_063_the_plugin_is_told_the_budget_and_the_longest_limit(ann: Door
     assert (said["may_run"], said["longest_seconds"], said["seconds"]) == (False, 5 * 3600, 6 * 3600)
     assert said["message"] == (
         "Budget daily (everything, any 24 hours): 0 GPU-hours of 10 GPU-hours used, 10 GPU-hours left; this job needs "
-        "up to 12 GPU-hours. A time limit of 5:00:00 fits. It frees what was used 24 hours ago. To raise it, ask an "
-        "owner of Vision Lab."
+        "up to 12 GPU-hours. A time limit of 5:00:00 fits. It frees what was used 24 hours ago. Ask an owner of "
+        "Vision Lab to raise it."
     )
     assert [need["type"] for need in said["quotas"]] == ["urn:clustertab:problem:quota-used-up-tenant"]
     assert plugin.writes("/job-checks", JOB | {"hours": "5"}, status=200) == {

@@ -158,7 +158,7 @@ def test_quota_032_the_accounts_that_are_to_be_blocked_are_listed_with_the_budge
         "refuses": True,
         "message": "Account vision is blocked. Budget spent (everything, 2026-01-01 to 2026-12-31): "
         "$13.00 of $1.00 used, $0.00 left. It ends on 2027-01-01 00:00 UTC and does not reset. "
-        "To raise it, ask an owner of Vision Lab.",
+        "Ask an owner of Vision Lab to raise it.",
     }
 
 

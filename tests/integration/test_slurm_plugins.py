@@ -121,7 +121,7 @@ def test_quota_050_job_submit_refuses_by_a_small_file_whoever_goes_past_the_cli_
             assert re.fullmatch(
                 r"ClusterTab: Account globex is blocked\. Budget yearly \(everything, each \w+\): "
                 r"[\d.]+ GPU-hours of 0 GPU-hours used, 0 GPU-hours left\. "
-                r"It resets on 20\d\d-\d\d-\d\d 00:00 UTC\. To raise it, ask an owner of Globex\.",
+                r"It resets on 20\d\d-\d\d-\d\d 00:00 UTC\. Ask an owner of Globex to raise it\.",
                 reason,
             )
             stranger = Attempt(lab, "dot", *EIGHT, "-A", "globex")

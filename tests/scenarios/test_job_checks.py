@@ -131,10 +131,10 @@ def test_quota_063_the_refusal_names_budget_window_used_left_reset_and_whom_to_a
     assert answer_text(ask(vision)) == (
         "Budget monthly (everything, each month): $920.00 of $1,000.00 used, $80.00 left; this job needs up to $96.00. "
         "A time limit of 5:00:00 fits. It resets on 2026-04-01 00:00 UTC. "
-        "To raise it, ask the operators of the cluster."
+        "Ask the operators of the cluster to raise it."
     )
     a_quota(vision, **ACTS)
-    assert answer_text(ask(vision)).endswith(f"ask an owner of {vision.name}.")
+    assert answer_text(ask(vision)).endswith(f"Ask an owner of {vision.name} to raise it.")
     assert [limit_text(seconds) for seconds in (60, 19_980, 95_400)] == ["0:01:00", "5:33:00", "1-02:30:00"]
 
 
@@ -148,7 +148,7 @@ def test_quota_063_it_says_what_is_reserved_and_each_kind_of_budget_has_its_stab
     reserve_job(cluster=cluster, key="other", job=other, now=NOW)
     assert answer_text(ask(vision)).startswith(
         "Budget monthly (everything, each month): $40.00 of $100.00 used, $32.00 reserved, $28.00 left; this job needs "
-        "up to $96.00. A time limit of 1:45:00 fits. It resets on 2026-04-01 00:00 UTC. To raise it, ask "
+        "up to $96.00. A time limit of 1:45:00 fits. It resets on 2026-04-01 00:00 UTC. Ask "
     )
     scope: dict[str, Any] = {"project": vision.projects.get(), "account": "vision", "cluster": "gpu1"}
     scope |= {"user": "ben", "qos": "low", "queue": "gpu", "gpu_model": "a100"}

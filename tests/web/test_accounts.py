@@ -119,7 +119,10 @@ def test_a_sign_in_page_that_is_tried_too_often_stops_answering(settings: Any) -
 
 def test_a_password_that_is_tried_too_often_gets_a_page_in_the_readers_language_with_a_way_on() -> None:
     cache.clear()
-    ann, wrong = signed_in(builders.a_person(ANN)), {"oldpassword": "wrong", "password1": NEW, "password2": NEW}
+    ann, wrong = (
+        signed_in(builders.a_person(ANN)),
+        {"oldpassword": "wrong", "password1": NEW, "password2": NEW},
+    )
     german = {"Accept-Language": "de"}
     for _ in range(5):
         assert ann.post("/accounts/password/change/", wrong, headers=german).status_code == 200

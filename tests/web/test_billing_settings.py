@@ -212,7 +212,11 @@ def test_whoever_reads_german_reads_in_german_what_is_wrong_with_the_details(hou
         ("email", "bills at vision", "E-Mail für Rechnungen: "),
         ("postcode", "1" * 21, "Postleitzahl: "),
         ("city", "Ber\u202elin", "Ort enthält Steuerzeichen: Tippen Sie es neu."),
-        ("electronic_address", "9999:1", "Adresse für E-Rechnungen: '9999:1' ist keine elektronische Adresse: "),
+        (
+            "electronic_address",
+            "9999:1",
+            "Adresse für E-Rechnungen: '9999:1' ist keine elektronische Adresse: ",
+        ),
         ("buyer_reference", "04011000-1234512345-07", "ist wie eine Leitweg-ID geschrieben"),
         ("vat_id", "DE136695977", "Die USt-IdNr. ist 'DE136695977', und das ist keine USt-IdNr. aus DE: "),
         ("vat_id", "FR1", "Die USt-IdNr. ist 'FR1', und eine aus DE beginnt mit DE."),

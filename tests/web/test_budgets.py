@@ -14,6 +14,7 @@ from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from clusters.enforcement_plan import LimitError, SchedulerPort
 from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
 from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
@@ -84,7 +85,9 @@ def test_ann_has_new_jobs_wait_once_it_is_used_and_an_edit_keeps_what_it_does(ho
     QuotaBlock.objects.update(state=QuotaBlockState.BLOCKED)
     blocked = words(page(house.ann, PATH))
     assert "No new GPU job starts Blocked: vision" in blocked
-    assert "To raise it, ask an owner of" in blocked
+    assert "Raise its amount to let jobs go on." in blocked
+    Tenant.objects.filter(pk=house.vision.pk).update(name="Vision Lab, Inc.")
+    assert "Ask an owner of Vision Lab, Inc. to raise it." in words(page(house.carla, PATH))
     form = page(house.ann, PATH + "?edit=march")
     assert '<option value="no-gpu-jobs" selected>' in form
     save(house, amount="10.00", action="no-gpu-jobs", watch="yes")
@@ -228,7 +231,7 @@ def test_quota_063_ben_reads_on_the_page_whether_his_job_may_run(house: House) -
     assert "No It may run with a time limit of 2:30:00." in text
     assert (
         "Budget daily (everything, any 24 hours): 0 GPU-hours of 10 GPU-hours used, 10 GPU-hours left; this job "
-        "needs up to 96 GPU-hours. To raise it, ask an owner of Vision Lab."
+        "needs up to 96 GPU-hours. Ask an owner of Vision Lab to raise it."
     ) in text
     text = words(page(house.ben, f"{path}?{urlencode(asked | {'hours': 'x'})}"))
     assert "'x' is no length of a job" in text

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from babel.messages.catalog import Message
 from django.test import Client
 from django.utils.translation import trans_real
 
@@ -229,8 +230,22 @@ def test_no_sentence_for_tenants_names_a_field_of_the_api_instead_of_the_thing()
     for message in catalog.read_catalog():
         first = message.id if isinstance(message.id, str) else message.id[0]
         if first and first not in of_taxes and catalog.FOR_OPERATORS not in message.user_comments:
-            for text in (first, *([message.string] if isinstance(message.string, str) else message.string)):
+            for text in texts_of(message):
                 assert not field.search(text), text
+
+
+def test_no_sentence_for_tenants_ends_with_a_name_that_may_end_with_a_full_stop() -> None:
+    ending = re.compile(r"(\{(tenant|whom)\}|%\((tenant|whom)\)s)\.(\s|$)")
+    for message in catalog.read_catalog():
+        if message.id and catalog.FOR_OPERATORS not in message.user_comments:
+            for text in texts_of(message):
+                assert not ending.search(text), text  # Halcyon Labs, Inc.
+
+
+def texts_of(message: Message) -> list[str]:
+    """In both languages, of one in two forms both."""
+    texts = (message.id, message.string or "")
+    return [text for one in texts for text in ([one] if isinstance(one, str) else one)]
 
 
 def test_the_history_has_german_for_codes_moments_and_numbers(house: House) -> None:

@@ -136,3 +136,11 @@ def test_as_many_queries_for_twelve_as_for_two(
     query_count(range(1))
     few = query_count(range(1, 2))
     assert query_count(range(2, 12)) == few
+
+
+def test_a_forecast_of_the_last_day_says_that_one_day_is_left(
+    cluster: Cluster, dean: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used_daily(cluster, "physics", 1, range(1, 30), as_of="2026-04-30 00:00")
+    stand_at(monkeypatch, "2026-04-30 00:00")
+    assert "continued for the 1 day left and priced" in page(dean, PAYS)

@@ -20,7 +20,7 @@ from django.test import Client
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants import account_mails, invitation_links, invitations, team
 from portal.core.tenants.access import ALLOWED, LABELS, Action
-from portal.core.tenants.models import AccountMail, Invitation, Membership, OperatorRole, Role, User
+from portal.core.tenants.models import AccountMail, Invitation, Membership, OperatorRole, Role, Tenant, User
 from portal.core.tenants.tasks import forget_account_mails, send_account_mails
 from portal.core.tenants.team import TeamError
 from tests import builders, sharing
@@ -84,7 +84,7 @@ def test_dan_is_invited_makes_an_account_and_pays_from_then_on(house: House) -> 
     assert "too common" in dan.post(path, {"password1": "password123", "password2": "password123"}).text
     assert not User.objects.filter(email=DAN).exists()
     welcome = dan.post(path, {"password1": SECRET, "password2": SECRET}, follow=True)
-    assert "Welcome to Vision Lab." in welcome.text
+    assert "Welcome! You are a member of Vision Lab now." in welcome.text
     assert welcome.redirect_chain[-1][0] == "/t/vision-lab/"
     assert dan.get("/t/vision-lab/invoices/").status_code == 200
     assert EmailAddress.objects.get(user__email=DAN).verified
@@ -224,7 +224,7 @@ def test_ann_changes_roles_and_removes_and_the_person_is_mailed(house: House) ->
     assert entry.tenant_id == house.vision.pk
     key = Door(a_key(house.ben, house.vision, "usage:read").secret)
     assert key.get("/me").status == 200
-    assert "is removed from Vision Lab" in does(house.ann, "remove", member=ben.pk)
+    assert "Removed from Vision Lab: ben@vision.example." in does(house.ann, "remove", member=ben.pk)
     assert signed_in(house.ben).get(TEAM).status_code == 404
     assert key.get("/me").status == 401
     send_account_mails()
@@ -252,8 +252,9 @@ def test_ann_hands_the_tenant_over_and_leaves(house: House) -> None:
     roles = dict(Membership.objects.filter(tenant=house.vision).values_list("user__email", "role"))
     assert roles == {house.ann.email: "billing", house.carla.email: "billing", house.ben.email: "owner"}
     assert signed_in(house.ann).post(CHANGE, {"act": "remove", "member": ben.pk}).status_code == 404
+    Tenant.objects.filter(pk=house.vision.pk).update(name="Vision Lab, Inc.")
     left = signed_in(house.ann).post(LEAVE, follow=True)
-    assert "You left Vision Lab." in left.text
+    assert "Your membership of Vision Lab, Inc. has ended." in left.text
     assert signed_in(house.ann).get(TEAM).status_code == 404
 
 

@@ -302,7 +302,7 @@ def joins(reader: Reader, portal: Portal, email: str) -> None:
         page.fill(f"[name={field}]", builders.PASSWORD)
     page.get_by_role("button", name="Make account and join").click()
     page.wait_for_url("**/t/vision/")
-    expect(page.get_by_text("Welcome to Vision.")).to_be_visible()
+    expect(page.get_by_text("Welcome! You are a member of Vision now.")).to_be_visible()
 
 
 def mails() -> None:

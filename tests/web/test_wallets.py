@@ -15,6 +15,7 @@ from portal.core.tenants.models import Role, Tenant, User
 from tests import builders
 from tests.builders import at
 from tests.web.house import a_house, page, signed_in
+from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +46,10 @@ def lab() -> Tenant:
 
 def test_ann_sees_every_wallet_and_who_is_in_debt(lab: Tenant) -> None:
     text = page(builders.a_person("ann@vision.example", lab), f"/t/{lab.slug}/wallets/")
+    assert (
+        "Depending on your plan, they pay for usage as it happens, or for invoices when these are issued."
+        in text
+    )
     assert "60 tokens" in text
     assert "-3 tokens" in text
     assert "Debt" in text
@@ -55,7 +60,8 @@ def test_a_month_of_a_wallet_is_summed_up_in_german_for_who_reads_german(lab: Te
     ben = builders.a_person("ben@vision.example", lab, Role.MEMBER)
     User.objects.filter(pk=ben.pk).update(language="de")
     wallet = Wallet.objects.get(user="ben")
-    text = page(ben, f"/t/{lab.slug}/wallets/{wallet.pk}/statement/?month=2026-03")
+    text = words(page(ben, f"/t/{lab.slug}/wallets/{wallet.pk}/statement/?month=2026-03"))
+    assert f"Benutzer · {lab.name}" in text
     assert "Gegeben" in text
     assert "Given" not in text
 
@@ -64,7 +70,7 @@ def test_a_statement_says_what_was_booked_and_what_was_left_after_it(lab: Tenant
     ben = builders.a_person("ben@vision.example", lab, Role.MEMBER)
     wallet = Wallet.objects.get(user="ben")
     text = page(ben, f"/t/{lab.slug}/wallets/{wallet.pk}/")
-    for words in (
+    for sentence in (
         "+100 tokens",
         "-40 tokens",
         "Use of 2026-03-02",
@@ -72,7 +78,7 @@ def test_a_statement_says_what_was_booked_and_what_was_left_after_it(lab: Tenant
         "60 tokens",
         "70 tokens",
     ):
-        assert words in text
+        assert sentence in text
 
 
 def test_the_overview_leads_to_the_wallets(lab: Tenant) -> None:
