@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -91,7 +91,7 @@ SENTENCES: Final[Mapping[str, str]] = {
 class SentenceForm(forms.BaseModelForm[Model]):
     """Has Django's error, which names the constraint, say what to enter."""
 
-    def add_error(self, field: str | None, error: ValidationError | str) -> None:
+    def add_error(self, field: str | None, error: Any) -> None:
         if isinstance(error, ValidationError):
             sentences = {
                 str(constraint.get_violation_error_message()): SENTENCES[constraint.name]

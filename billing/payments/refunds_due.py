@@ -120,9 +120,8 @@ def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> 
 
     Raises CollectionError where nothing is.
     """
-    Invoice.objects.select_for_update(no_key=True).get(
-        pk=invoice.pk
-    )  # no refund to the card begins meanwhile
+    # No refund to the card begins between looking and booking.
+    Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     due = list_due(limit=1, invoice=invoice)
     if not due:
         raise CollectionError("nothing-owed", invoice=invoice)

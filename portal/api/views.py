@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from rest_framework.schemas.inspectors import ViewInspector
@@ -33,13 +33,15 @@ from portal.api.problems import (
     of_exception,
     refused,
 )
-from portal.core import replica
+from portal.core import locks, replica
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, limit_queries, tenant_scope
 from portal.sentences import sentence
 
 READS = replica.READS
+REPLACES = frozenset({"PUT", "PATCH", "DELETE"})
+"""Of these the address names an object, which is written by one request at a time: as it was matched, it stays."""
 
 
 class SchemaOnDemand:
@@ -71,7 +73,7 @@ class Endpoint(APIView):
     success: ClassVar[int] = 201  # of its POST
     put_success: ClassVar[int] = 200
     moving: ClassVar[frozenset[str]] = frozenset()  # fields of its object that nobody sets
-    binary: ClassVar[bool] = False  # its PUT takes a file
+    binary: ClassVar[bool] = False  # its PUT takes a file, for as long as that comes: nobody waits for it
     batch: ClassVar[tuple[str, int] | None] = (
         None  # media type and most items of an array that its POST takes
     )
@@ -170,18 +172,25 @@ class Endpoint(APIView):
                 except self.refusals as error:
                     raise refused(sentence(error)) from error
 
+        def work_again() -> HttpResponse:
+            try:
+                return work()
+            except IntegrityError:  # somebody else has made the same meanwhile, to be seen
+                return work()
+
+        act = work if self.beside or self.binary else work_again  # what these did or read is not undone
         if self.is_report and request.method in READS:
             return replica.read(work, person=self.client.key.maker_id)
         if request.method != "POST":
-            return work()
+            return act()
         is_preview = bool(self.query.get("dry_run"))
         self.idempotency_key = idempotency.key_of(request, required=self.needs_idempotency and not is_preview)
         if not self.idempotency_key or is_preview:
-            return work()
+            return act()
         answer = idempotency.answer_beside if self.beside else idempotency.answer_once
         digest = idempotency.digest_of(request, request.body)
         return answer(
-            owner=self.client.owner, key=self.idempotency_key, digest=digest, moment=self.moment, work=work
+            owner=self.client.owner, key=self.idempotency_key, digest=digest, moment=self.moment, work=act
         )
 
     @contextmanager
@@ -193,6 +202,8 @@ class Endpoint(APIView):
                 yield
             return
         with transaction.atomic():
+            if self.request.method in REPLACES and not self.binary:
+                self.take_turn(self.request.path)
             limit_queries(self.longest_query)
             with self._scope():
                 yield
@@ -200,6 +211,14 @@ class Endpoint(APIView):
                 with connection.cursor() as cursor:
                     cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 transaction.set_rollback(True)
+
+    def take_turn(self, path: str) -> None:
+        """Wait until nobody writes the object of this address, and keep others waiting until the transaction ends.
+
+        Before any other lock, so that nobody who waits here keeps others waiting.
+        """
+        tenant = self.client.tenant.slug if self.client.tenant is not None else self.query.get("tenant")
+        locks.hold_name(f"{tenant} {path.lower()}")  # addresses of e-mail are the same in capitals
 
     def _only_reads(self) -> bool:
         return not (self.beyond_tenant or self.acts) and self.request.method in READS

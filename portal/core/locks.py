@@ -67,6 +67,12 @@ def hold(work: Work) -> None:
     _ask("pg_advisory_xact_lock", work)
 
 
+def hold_name(name: str) -> None:
+    """As `hold`, of what is done to the object of this name."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
 def try_hold(work: Work, *row: int) -> bool:
     """Inside a transaction, whether nobody else does this work, as `alone` says; others are refused until it ends."""
     return _ask("pg_try_advisory_xact_lock", work, *row)

@@ -11,12 +11,13 @@ from datetime import date
 from typing import Literal
 
 from django.contrib import messages
-from django.db import connection, transaction
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from billing.rules.money import Money
+from portal.core import locks
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right, rights_of
 from portal.days import is_in_range
@@ -124,8 +125,7 @@ def conduct(request: HttpRequest, frame: PageFrame, act: Act) -> HttpResponse:
 def _one_by_one(path: str) -> Iterator[None]:
     """Confirmed twice at once, as by a double click, the second one sees what the first one did."""
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [path])
+        locks.hold_name(path)
         yield
 
 

@@ -10,14 +10,13 @@ from django.core.management import CommandError
 
 from billing.catalog import third_party_payers
 from billing.documents import job_users
-from billing.invoicing import credit_notes, manual_lines
+from billing.invoicing import manual_lines
 from billing.models import CreditedPart, CreditState, FailureRule, ManualLine, RatedJob, ServiceCredit
-from billing.rules.money import Money
 from billing.service_credits import review, rules
 from billing.service_credits.rules import FailureRuleError, FailureTerms
 from clusters.gpu_causes import MEMORY_CAUSES, xid_cause
 from clusters.models import Cluster, GpuError, UsageRecord
-from portal.core.tenants.models import Corrections, Tenant
+from portal.core.tenants.models import Tenant
 from portal.ops import old_rows
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.configuring_terms import apply
@@ -285,65 +284,6 @@ def test_included_hours_and_discounts_are_in_the_credit_as_they_are_in_the_bill(
     assert invoice_of(tenant, "2026-03").subtotal == 3600
     assert reviewed("2026-04-02") == (1, 1)
     assert ManualLine.objects.get().amount == -1800
-
-
-def test_what_was_credited_by_hand_in_full_is_not_credited_again(gpu1: Cluster, vision: Tenant) -> None:
-    a_rule()
-    ran(gpu1, job_id="18", state="NODE_FAIL")
-    closed("2026-03", vision)
-    credited_by_hand(vision)
-
-    assert reviewed("2026-04-20") == (1, 0)
-
-    assert ServiceCredit.objects.get().state == CreditState.NOTHING
-    ran(gpu1, job_id="19", started="2026-04-02 10:00", ended="2026-04-02 14:00")
-    closed("2026-04", vision)
-    assert [line.amount for line in lines_of(invoice_of(vision, "2026-04"))] == [3200]
-    prove()
-
-
-def test_what_was_credited_by_hand_in_part_is_for_a_person_to_decide(gpu1: Cluster, vision: Tenant) -> None:
-    """Of two jobs of 32.00 on one line one failed, and nobody can tell which of them the 32.00 are for."""
-    a_rule()
-    ran(gpu1, job_id="18", state="NODE_FAIL")
-    ran(gpu1, job_id="19")
-    closed("2026-03", vision)
-    credited_by_hand(vision, "32.00")
-
-    assert reviewed("2026-04-20") == (1, 0)
-
-    credit = ServiceCredit.objects.get()
-    assert credit.state == CreditState.BY_HAND
-    assert credit.error == "INV-2026-0001 is credited by hand in part: add a line for what is left of it."
-    assert not ManualLine.objects.exists()
-
-
-def test_a_credit_of_what_the_failed_job_is_no_part_of_changes_nothing(gpu1: Cluster, vision: Tenant) -> None:
-    """A fee is credited by hand; and the close has credited usage that went down, but not that of the failed job."""
-    Tenant.objects.update(corrections=Corrections.CREDIT_NOTE)
-    manual_lines.add_manual_line(
-        tenant=vision, description="Set-up", net=Money.of("10", "USD"), reason="Contract", by="op",
-        on=date(2026, 3, 1),
-    )  # fmt: skip
-    a_rule()
-    ran(gpu1, job_id="18", state="NODE_FAIL")
-    ran(gpu1, job_id="19", source_key="19")
-    closed("2026-03", vision)
-    credited_by_hand(vision, position=2)
-    ran(gpu1, job_id="19", source_key="19", ended="2026-03-02 12:00")
-    closed("2026-04", vision)
-
-    assert reviewed("2026-04-20") == (1, 1)
-
-    assert ManualLine.objects.get(by="review_failures").amount == -3200
-    prove()
-
-
-def credited_by_hand(tenant: Tenant, net: str | None = None, position: int | None = None) -> None:
-    credit_notes.issue_credit_note(
-        invoice=invoice_of(tenant, "2026-03"), reason="Node failed.", by="op", on=date(2026, 4, 10),
-        net=Money.of(net, "USD") if net else None, position=position,
-    )  # fmt: skip
 
 
 def test_what_another_tenant_pays_for_is_for_a_person_to_decide(gpu1: Cluster, vision: Tenant) -> None:

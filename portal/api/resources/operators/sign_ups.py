@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from billing.catalog.plans import PlanError
 from billing.invoicing.offboarding import ArchiveError
-from billing.models import SignUp, SignUpState
+from billing.models import SignUp, SignUpPolicy, SignUpState
 from billing.sign_up import policy, requests
 from billing.sign_up.policy import TERMS, SignUpError
 from billing.wallets.entries import WalletError
@@ -131,6 +131,7 @@ class OneSignUpPolicy(WritingEndpoint):
 
     def put(self, request: Any) -> HttpResponse:
         del request
+        SignUpPolicy.objects.select_for_update().first()  # which a page changes, too
         self.match(policy.get_policy())
         entry = entry_of(SignUpEntry, self.body(), label="sign_up")
         return self.one(entry.write())

@@ -92,6 +92,7 @@ class Tenants(TenantEndpoint):
         del request
         values = self.body()
         slug = values.pop("slug")
+        self.take_turn(f"{self.request.path}/{slug}")
         if Tenant.objects.filter(slug=slug).exists():
             raise conflict(f"There is a tenant {slug} already: change it by PUT or PATCH /tenants/{slug}.")
         return self.one(self.write(slug, values), status=201)
