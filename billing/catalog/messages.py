@@ -128,7 +128,9 @@ SENTENCES: Mapping[str, str] = {
         "{name} holds as long as its version of the plan: only what is for one tenant alone has dates."
     ),
     "term-ends-before-it-begins": _("{name} would end on {ends}, before it begins."),
-    "term-number": _("The number {column} is below {most:,} and has at most {places} decimals, unlike {value}."),
+    "term-number": _(
+        "The number {column} is below {most:,} and has at most {places} decimals, unlike {value}."
+    ),
     "term-of-version": _("{term} holds as long as its version of the plan: give the plan a new one."),
     "term-without-first-day": _("{name} of {tenant} has no first day: say from when it holds."),
     "terms-overlap": _(

@@ -160,7 +160,9 @@ def read(value: object, rows: SingleRows, meters: MeterUnits = MappingProxyType(
 def _event(event: Envelope, key: str, raw: str) -> Event | Rejection:
     if event.type == COMPLETE:
         through = msgspec.convert(event.data, Completeness).through
-        return Event(**_base(event, key, raw), complete_through=through.astimezone(UTC).replace(microsecond=0))
+        return Event(
+            **_base(event, key, raw), complete_through=through.astimezone(UTC).replace(microsecond=0)
+        )
     shape = (
         msgspec.convert(event.data, EndedRun) if event.type == RUN else msgspec.convert(event.data, OpenRun)
     )

@@ -26,6 +26,8 @@ KEYWORDS: dict[str, tuple[int | tuple[int, str], ...] | None] = {
 FOR_OPERATORS = "Operators alone read it: it stays English."
 """The comment of a string that has no German although it stands among those of tenants."""
 OPERATORS_TEMPLATES = (
+    "allauth/elements/button.html",
+    "allauth/layouts/",
     "operator/",
     "admin/",
     "api_area.html",

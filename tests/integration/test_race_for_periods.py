@@ -53,4 +53,3 @@ def test_what_one_made_while_the_other_looked_leaves_no_hole_in_which_usage_is_b
     periods = list(BillingPeriod.objects.filter(tenant=lab).order_by("start"))
     assert [before.end == after.start for before, after in pairwise(periods)] == [True] * 3
     assert prove()["pending"] == hours(4)
-

@@ -64,7 +64,9 @@ class ReservationSerializer(ClusterJobCheckSerializer):
     """What is reserved, or why not. An account without an owner may run jobs, and nothing is reserved for it."""
 
     reserved = serializers.BooleanField(help_text="Whether a reservation stands under the key.")
-    key = serializers.CharField(help_text="Under which it stands: another one than sent where the job has one already.")
+    key = serializers.CharField(
+        help_text="Under which it stands: another one than sent where the job has one already."
+    )
     job_id = serializers.CharField(help_text="Empty: not known yet.")
     tasks = serializers.IntegerField()
     tasks_reserved = serializers.IntegerField(help_text="For so many tasks at a time; 0: for none.")
