@@ -61,6 +61,18 @@ def test_fifty_jobs_are_short_on_a_phone_and_paper_is_for_reading(live_server: L
         assert tops == sorted(tops)  # what is paid for, then how
 
 
+def test_the_x_of_a_name_is_no_sign_of_multiplication(live_server: LiveServer) -> None:
+    """Inter's contextual alternates draw reranker-xp2x2rq57 as xp2×2rq57."""
+    house = a_house(close=False)
+    features = "all => [...new Set(all.map((one) => getComputedStyle(one).fontFeatureSettings))]"
+    cookie = session(house.ann)
+    with chromium() as browser, visit(browser) as seen:
+        enter(seen.page, live_server.url, cookie)
+        seen.page.goto(f"{live_server.url}/t/vision-lab/jobs/")
+        (everywhere,) = seen.page.eval_on_selector_all("body, body *", features)
+        assert '"calt" 0' in everywhere
+
+
 def top_of(page: Page, selector: str) -> float:
     box = page.locator(selector).bounding_box()
     assert box is not None
