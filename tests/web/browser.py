@@ -97,8 +97,15 @@ class Visit:
 
     def clipped(self) -> list[str]:
         """The buttons of the present page whose text is wider than they are."""
+        return self._wider(".btn")
+
+    def cut_cells(self) -> list[str]:
+        """The cells of tables of the present page that have more text than room; a name that ends in "…" has room."""
+        return self._wider("td")
+
+    def _wider(self, selector: str) -> list[str]:
         script = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
-        return [str(text) for text in self.page.eval_on_selector_all(".btn", script)]
+        return [str(text) for text in self.page.eval_on_selector_all(selector, script)]
 
     def complaints(self) -> list[str]:
         return [*self.console, *self.failures, *self.violations()]

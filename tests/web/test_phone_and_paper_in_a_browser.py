@@ -1,4 +1,4 @@
-"""Jobs on a phone are not longer than people scroll, and paper has what is read."""
+"""On a phone no amount is cut off and jobs are not longer than people scroll; paper has what is read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from portal.core.tenants.models import User
 from tests import builders
 from tests.web.browser import SKIP_REASON, chromium, visit
 from tests.web.house import a_house, signed_in
+from tests.web.test_live import running, waiting
 
 if TYPE_CHECKING:
     from pytest_django.live_server_helper import LiveServer
@@ -59,6 +60,28 @@ def test_fifty_jobs_are_short_on_a_phone_and_paper_is_for_reading(live_server: L
             assert seen.page.locator(".card-body").first.evaluate(padding) > 0  # no text on a frame
         tops = [top_of(seen.page, title) for title in ("section[aria-label=Lines]", "#settlement-title")]
         assert tops == sorted(tops)  # what is paid for, then how
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_no_amount_and_no_time_of_a_job_is_cut_off_on_a_phone(live_server: LiveServer, language: str) -> None:
+    house = a_house(close=False)
+    names = {"queue": "Guaranteed", "user": "svc-deploy", "name": "reranker-of-documents"}
+    builders.ingest(
+        house.cluster,
+        running("109115", gpus=24, **names),
+        running("109116", gpus=24, user="svc-deploy-of-all-models", seen_until="2026-05-06 11:00"),
+        waiting("109117", **names),
+        builders.a_job(job_id="109118_24", user="svc-deploy", gpus=16, state="OUT_OF_MEMORY"),
+    )
+    cookie = session(house.ann)
+    with chromium() as browser, visit(browser, width=390) as seen:
+        enter(seen.page, live_server.url, cookie)
+        seen.page.set_extra_http_headers({"Accept-Language": language})
+        by_page = {}
+        for path in ("live/", "jobs/"):
+            seen.page.goto(f"{live_server.url}/t/vision-lab/{path}")
+            by_page[path] = seen.cut_cells()
+        assert by_page == {"live/": [], "jobs/": []}
 
 
 def test_the_x_of_a_name_is_no_sign_of_multiplication(live_server: LiveServer) -> None:
