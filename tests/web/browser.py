@@ -107,6 +107,10 @@ class Visit:
         script = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
         return [str(text) for text in self.page.eval_on_selector_all(selector, script)]
 
+    def unfold(self) -> None:
+        """Open all that is folded on the present page."""
+        self.page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
+
     def complaints(self) -> list[str]:
         return [*self.console, *self.failures, *self.violations()]
 

@@ -54,8 +54,10 @@ def test_axe_finds_nothing_on_any_page(
             enter(seen.page, live_server.url, cookie)
             for route in routes:
                 seen.page.goto(f"{live_server.url}{paths[route]}")
+                violations = problems(seen.page)
+                seen.unfold()
                 wide = ["is wider than the window"] if seen.overflow() > 0 else []
-                by_page[route] = [*problems(seen.page), *wide]
+                by_page[route] = [*violations, *wide]
         assert "\n".join(f"{route}: {one}" for route, all_of_it in by_page.items() for one in all_of_it) == ""
         assert len(by_page) > 60
         assert seen.complaints() == []

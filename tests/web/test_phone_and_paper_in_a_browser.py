@@ -9,6 +9,7 @@ from django.conf import settings
 from playwright.sync_api import Page
 
 from portal.core.tenants.models import User
+from portal.core.webhooks.models import Webhook, WebhookState
 from tests import builders
 from tests.web.browser import SKIP_REASON, chromium, visit
 from tests.web.house import a_house, signed_in
@@ -82,6 +83,23 @@ def test_no_amount_and_no_time_of_a_job_is_cut_off_on_a_phone(live_server: LiveS
             seen.page.goto(f"{live_server.url}/t/vision-lab/{path}")
             by_page[path] = seen.cut_cells()
         assert by_page == {"live/": [], "jobs/": []}
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_what_unfolds_is_no_wider_than_a_phone(live_server: LiveServer, language: str) -> None:
+    house = a_house(close=False)
+    paths = ("team/", "webhooks/", f"webhooks/at/{house.webhook.name}/", "live/")
+    Webhook.objects.update(state=WebhookState.GONE)
+    cookie = session(house.ann)
+    with chromium() as browser, visit(browser, width=390) as seen:
+        enter(seen.page, live_server.url, cookie)
+        seen.page.set_extra_http_headers({"Accept-Language": language})
+        by_page = {}
+        for path in paths:
+            seen.page.goto(f"{live_server.url}/t/vision-lab/{path}")
+            seen.unfold()
+            by_page[path] = (seen.cut_cells(), seen.clipped(), seen.overflow())
+        assert by_page == dict.fromkeys(paths, ([], [], 0))
 
 
 def test_the_x_of_a_name_is_no_sign_of_multiplication(live_server: LiveServer) -> None:
