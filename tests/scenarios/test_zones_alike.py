@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import zoneinfo
-from importlib.resources import files
-from zoneinfo import ZoneInfo
-
 import pytest
 
 from billing.catalog import billing_periods
@@ -13,11 +9,6 @@ from billing.proof import checks, zones
 from tests.builders import a_tenant, at
 
 pytestmark = pytest.mark.django_db
-
-
-def test_zones_are_those_of_the_pinned_package_and_not_of_the_host() -> None:
-    assert zoneinfo.TZPATH == ()
-    assert ZoneInfo("Europe/Berlin").key in files("tzdata").joinpath("zones").read_text("utf-8").split()
 
 
 def test_a_zone_whose_law_one_of_both_does_not_know_yet_is_named_by_the_proof(
