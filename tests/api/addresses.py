@@ -28,7 +28,8 @@ class Address:
 
 def filled(route: str, names: Mapping[str, str]) -> str:
     """The address with the object's name in it."""
-    filled_in = route.replace("<str:name>", names.get(route.split("/", maxsplit=1)[0], "?"))
+    name = names.get(route.split("/", maxsplit=1)[0], "?")
+    filled_in = route.replace("<str:name>", name).replace("<path:name>", name)
     return (
         filled_in.replace("<str:email>", "ben@vision.example")
         .replace("<str:day>", "2017-01-01")

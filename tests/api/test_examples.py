@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def answered(world: World, name: tuple[str, str], example: Example) -> Answer:
 
 
 def as_path(route: str) -> str:
-    return route.replace("str:", "").replace("<", "{").replace(">", "}")
+    return re.sub(r"<\w+:(\w+)>", r"{\1}", route)
 
 
 def as_printed(world: World, example: Example, answer: Answer) -> tuple[int, Any]:
