@@ -26,12 +26,17 @@ def load_earlier(period: BillingPeriod, inputs: StatementInputs, *, lacking: Lac
 
     To be read before that of `period`: what is billed in between is on neither then. No query where all are closed.
     """
-    before = [row for row in _list_open(period, inputs) if row.end <= period.start][-1:]
+    before = list_before(period, inputs)
     if not before:
         return None
     rated = close_inputs.load_rated_periods(before)
     outcome = statements.make_statements(before, rated, lacking=lacking, inputs=inputs)[period.tenant_id]
     return None if isinstance(outcome, statements.MixedCurrenciesError) else outcome
+
+
+def list_before(period: BillingPeriod, inputs: StatementInputs) -> list[BillingPeriod]:
+    """The last open period before this one, whose statement has what all of them bill; none where all are closed."""
+    return [row for row in _list_open(period, inputs) if row.end <= period.start][-1:]
 
 
 def subtract(due: Statement, earlier: Statement | None) -> Statement:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from typing import NamedTuple
 
 from django.db.models import Q, Sum
 
@@ -142,29 +143,46 @@ def make_statements(
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
 
+class WholeStatements(NamedTuple):
+    """Of the periods; who else pays for what was used in them; and of the periods before."""
+
+    outcomes: Outcomes
+    by_others: PaidByOthers
+    before: Outcomes
+
+
 def make_whole_statements(
     periods: Sequence[BillingPeriod],
     rated: Mapping[int, Sequence[RatedPeriod]],
     *,
     lacking: Lacking,
     besides: Sequence[BillingPeriod] = (),
+    before: Sequence[BillingPeriod] = (),
     inputs: StatementInputs | None = None,
-) -> tuple[Outcomes, PaidByOthers]:
+) -> WholeStatements:
     """`make_statements`, and who else pays for what the tenants used in these periods or those `besides`.
 
-    What others' invoices hold of it already is not looked at. As many queries.
+    What others' invoices hold of it already is not looked at. And the statements of earlier periods of the same
+    tenants, `before` these. As many queries.
     """
     inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
     batch = _load_batch(periods, rated, lacking, besides, inputs)
     books = payer_statements.list_paid_by_others(periods, inputs, besides)
     by_others = Batch(books, {}, [], besides, looks_back=False)
-    outcomes, paid = _compute_statements([batch, by_others], inputs)
+    ends = {period.tenant_id: period.end for period in before}
+    rated_before = {pk: [row for row in rated.get(pk, ()) if row.end <= end] for pk, end in ends.items()}
+    earlier = _load_batch(before, rated_before, lacking, (), inputs)
+    outcomes, paid, passed = _compute_statements([batch, by_others, earlier], inputs)
     payers = {row.payer_id: row.payer for row in inputs.payers}
     paid_by_others: PaidByOthers = defaultdict(list)
     for parties, outcome in paid.items():
         if not isinstance(outcome, MixedCurrenciesError):
             paid_by_others[parties.tenant].append((payers[parties.payer], outcome))
-    return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}, paid_by_others
+    return WholeStatements(
+        {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods},
+        paid_by_others,
+        {period.tenant_id: _add_paid(period.tenant_id, passed) for period in before},
+    )
 
 
 def _load_batch(

@@ -105,12 +105,14 @@ def accrued(
     if _is_plain(other, period):
         return None
     inputs = inputs or StatementInputs(frozenset([tenant.pk]))
-    earlier = earlier_charges.load_earlier(period, inputs, lacking=Lacking.SUPPOSED)
     rated = close_inputs.load_rated_periods([period])
-    outcomes, by_others = statements.make_whole_statements(
-        [period], rated, lacking=Lacking.SUPPOSED, inputs=inputs
+    before = earlier_charges.list_before(period, inputs)
+    made = statements.make_whole_statements(
+        [period], rated, lacking=Lacking.SUPPOSED, before=before, inputs=inputs
     )
-    statement, others = outcomes[tenant.pk], by_others.get(tenant.pk, [])
+    statement, others = made.outcomes[tenant.pk], made.by_others.get(tenant.pk, [])
+    passed = made.before.get(tenant.pk)
+    earlier = None if isinstance(passed, statements.MixedCurrenciesError) else passed
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
     own = earlier_charges.subtract(statement, earlier)
@@ -193,7 +195,7 @@ def accrued_terms(*, tenant: Tenant, periods: Sequence[BillingPeriod]) -> list[l
     if other is None or all(_is_plain(other, period) for period in periods):
         return [[] for _ in periods]
     inputs = StatementInputs(frozenset([tenant.pk]))
-    outcomes, by_others = statements.make_whole_statements(
+    outcomes, by_others, *_ = statements.make_whole_statements(
         periods[:1],
         close_inputs.load_rated_periods(periods[:1]),
         lacking=Lacking.SUPPOSED,
@@ -258,7 +260,7 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
     period_list = list(periods)
     if not period_list:
         return {}
-    outcomes, others = statements.make_whole_statements(
+    outcomes, others, *_ = statements.make_whole_statements(
         period_list, close_inputs.load_rated_periods(period_list), lacking=Lacking.LEFT_OUT
     )
     sums = {}

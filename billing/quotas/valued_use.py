@@ -96,7 +96,7 @@ def _load_charges(
     newest = [max((period for period, _ in own), key=lambda one: one.start) for own in of_tenants.values()]
     besides = [period for own in of_tenants.values() for period, _ in own]
     rated = close_inputs.load_rated_periods(newest)
-    outcomes, others = statements.make_whole_statements(
+    outcomes, others, *_ = statements.make_whole_statements(
         newest, rated, lacking=Lacking.SUPPOSED, besides=besides, inputs=inputs
     )
     with_pending = corrections.with_pending(corrected, newest, rated, outcomes)
