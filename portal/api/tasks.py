@@ -11,7 +11,6 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from billing.emails.formatting import one_line
 from portal.api import idempotency
 from portal.api.models import ApiKey
 from portal.core.tenants.brand import sender
@@ -43,6 +42,8 @@ def announce_keys(**_: object) -> int:
 
 
 def _announce(key: ApiKey, server: BaseEmailBackend, moment: datetime) -> bool:
+    from billing.emails.formatting import one_line  # with Babel, which other workers do not need
+
     if not ApiKey.objects.filter(pk=key.pk, announced_at=None).update(announced_at=moment):
         return False
     to = owner_addresses(key.tenant_id)
