@@ -21,7 +21,7 @@ from portal.core.tenants.access import Action
 from portal.web import drawing
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.cost_selection import LABELS, CostSelection, days_text, group_name
+from portal.web.cost_selection import LABELS, CostSelection, days_text, group_names
 from portal.web.drawing import Stack
 from portal.web.tiles import Tile
 
@@ -118,7 +118,7 @@ def _figures(request: TenantRequest, selection: CostSelection, explored: Explore
 
     measure, value = _measure(explored)
     rounded = _Rounded.of(explored)
-    names = [group_name(selection.by, group.values) for group in explored.groups]
+    names = group_names(selection.by, [group.values for group in explored.groups])
     return {
         "explored": explored,
         "is_empty": not explored.groups,
@@ -134,8 +134,10 @@ def _figures(request: TenantRequest, selection: CostSelection, explored: Explore
             *([("other", _("Other"))] if len(names) > _drawn(explored) else []),
         ],
         "rows": [
-            _group_row(selection, group, later, earlier, jobs, why)
-            for group, later, earlier in zip(explored.groups, rounded.later, rounded.earlier, strict=True)
+            _group_row(selection, name, group, later, earlier, jobs, why)
+            for name, group, later, earlier in zip(
+                names, explored.groups, rounded.later, rounded.earlier, strict=True
+            )
         ],
         "total": {
             "hours": explored.later.gpu_seconds,
@@ -258,6 +260,7 @@ def _text(amounts: Sequence[Money], used: Used, measure: str) -> str:
 
 def _group_row(
     selection: CostSelection,
+    name: str,
     group: GroupUse,
     later: Sequence[Money],
     earlier: Sequence[Money],
@@ -268,7 +271,7 @@ def _group_row(
     more = selection.more_groups
     alone = within or (more if group.values is None else None)
     return {
-        "name": group_name(selection.by, group.values),
+        "name": name,
         "within": alone.query() if alone else "",
         "is_other": group.values is None,
         "hours": group.later.gpu_seconds,

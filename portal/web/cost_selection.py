@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Self, TypeVar
@@ -177,12 +178,12 @@ class CostSelection:
         for one in FILTERS[:-1]:
             offered = [text or EMPTY for text in choices.get(str(one), ())]
             chosen = (self.filters[one] or EMPTY) if one in self.filters else ""
-            texts = [*offered, *({chosen} - {"", *offered})]
+            texts = value_texts(one, [*offered, *({chosen} - {"", *offered})])
             rows.append(
                 (
                     str(one),
                     _(LABELS[one]),
-                    options([(text, value_text(one, text)) for text in texts], chosen),
+                    options(texts.items(), chosen),
                 )
             )
         return rows
@@ -207,11 +208,22 @@ def days_text(days: Days) -> str:
     return say.day(days.first) if days.first == days.last else f"{say.day(days.first)} – {say.day(days.last)}"
 
 
-def group_name(by: Sequence[Grouping], values: Sequence[str] | None) -> str:
+def group_names(by: Sequence[Grouping], groups: Sequence[Sequence[str] | None]) -> list[str]:
     """`ben · h100`; of all that have no name of their own *Other*, of no grouping *All usage*."""
-    if values is None:
-        return _("Other")
-    return " · ".join(value_text(one, value) for one, value in zip(by, values, strict=True)) or _("All usage")
+    texts = [value_texts(one, {values[place] for values in groups if values}) for place, one in enumerate(by)]
+    return [
+        _("Other")
+        if values is None
+        else " · ".join(own[value] for own, value in zip(texts, values, strict=True)) or _("All usage")
+        for values in groups
+    ]
+
+
+def value_texts(one: Grouping, values: Iterable[str]) -> dict[str, str]:
+    """By value as people read it. As it came where two read the same: Slurm says RUNNING, Kubernetes Running."""
+    texts = {value: value_text(one, value) for value in values}
+    counts = Counter(texts.values())
+    return {value: text if counts[text] == 1 else value for value, text in texts.items()}
 
 
 def value_text(one: Grouping, value: str) -> str:

@@ -23,7 +23,7 @@ from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.cost_explorer import TOO_MANY, signed, signed_percent
-from portal.web.cost_selection import CostSelection, days_text, group_name
+from portal.web.cost_selection import CostSelection, days_text, group_names
 from portal.web.tiles import Tile
 
 ALL_RUNS = "all"  # in the address
@@ -136,15 +136,18 @@ def reasons(
     """The `most` largest, and one for all others: with it they add up to the difference."""
     largest = max((abs(part.amount.amount) for part in change.parts), default=Fraction(0))
     shown = change.parts[:most]
+    names = group_names(
+        selection.by, [None if part.kind is PartKind.OTHER else part.values for part in shown]
+    )
     rows: list[Mapping[str, object]] = [
         {
-            "name": _("Not usage") if part.kind is PartKind.OTHER else group_name(selection.by, part.values),
+            "name": _("Not usage") if part.kind is PartKind.OTHER else name,
             "kind": _(KINDS[part.kind]),
             "why": _why(part),
             "href": _href(selection, part, jobs),
             **_bar(part.amount, change.difference, largest),
         }
-        for part in shown
+        for name, part in zip(names, shown, strict=True)
     ]
     rest = change.parts[most:]
     if rest:

@@ -229,6 +229,18 @@ def test_each_figure_is_what_the_jobs_cost_that_it_opens_to(house: House, by: st
         assert f"${sum(Decimal(row['cost']) for row in rows):.2f}" == text, href
 
 
+def test_two_schedulers_words_for_one_state_are_told_apart_where_both_are_there(house: House) -> None:
+    run_on_both(house)
+    html = page(house.ann, f"{COSTS}?from=2026-05-01&through=2026-05-31&by=state")
+    form = html.partition('name="state"')[2].partition("</select>")[0]
+    offered = re.findall(r"<option[^>]*>([^<]+)</option>", form)
+    assert {"RUNNING", "Running", "FAILED", "Failed", "Completed", "Succeeded"} <= {*offered}
+    assert len({*offered}) == len(offered)
+    assert re.findall(r"\b(RUNNING|FAILED)\b", text_of(html.partition("<tbody>")[2])) != []
+    alone = page(house.ann, f"{COSTS}?from=2026-05-01&through=2026-05-31&by=state&state=COMPLETED")
+    assert "Completed" in text_of(alone.partition("<tbody>")[2])
+
+
 def test_a_program_reads_of_each_state_what_its_jobs_cost(house: House) -> None:
     run_on_both(house)
     ann = door(house.ann, house.vision)
