@@ -10,33 +10,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
-from billing.catalog.billing_periods import Lacking
-from billing.invoicing import close_inputs, statements
 from billing.invoicing.statement_inputs import StatementInputs
-from billing.invoicing.statements import Statement
+from billing.invoicing.statements import MixedCurrenciesError, Statement, WholeStatements
 from billing.models import BillingPeriod
 from billing.rules.statement_lines import Key, Line
+from portal.core.tenants.models import Tenant
 
 Subject = tuple[int | None, Key, Decimal | None, str]
 """Whose use a line charges for, where another pays, and what for: lines of one subject are about the same."""
 
 
-def load_earlier(period: BillingPeriod, inputs: StatementInputs, *, lacking: Lacking) -> Statement | None:
-    """The statement of the last open period before this one; None where all are closed, or it is in two currencies.
-
-    To be read before that of `period`: what is billed in between is on neither then. No query where all are closed.
-    """
-    before = list_before(period, inputs)
-    if not before:
-        return None
-    rated = close_inputs.load_rated_periods(before)
-    outcome = statements.make_statements(before, rated, lacking=lacking, inputs=inputs)[period.tenant_id]
-    return None if isinstance(outcome, statements.MixedCurrenciesError) else outcome
-
-
 def list_before(period: BillingPeriod, inputs: StatementInputs) -> list[BillingPeriod]:
     """The last open period before this one, whose statement has what all of them bill; none where all are closed."""
     return [row for row in _list_open(period, inputs) if row.end <= period.start][-1:]
+
+
+def read_earlier(made: WholeStatements, tenant: Tenant) -> Statement | None:
+    """The statement of that period; None where there is none, or it is in two currencies."""
+    earlier = made.before.get(tenant.pk)
+    return None if isinstance(earlier, MixedCurrenciesError) else earlier
 
 
 def subtract(due: Statement, earlier: Statement | None) -> Statement:

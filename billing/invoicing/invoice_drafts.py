@@ -76,7 +76,7 @@ class DraftInvoice:
 
 
 def prepare_drafts(charges: Sequence[PeriodCharges], *, by_hand: bool = True) -> list[DraftInvoice]:
-    """Their lines, those by hand among them unless said, taxed, and divided by the policy of corrections.
+    """Their lines, with those by hand where `by_hand`, taxed, and divided by the policy of corrections.
 
     Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
     """

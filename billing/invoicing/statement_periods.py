@@ -40,23 +40,22 @@ def load_touched(batches: Sequence[Batch], inputs: StatementInputs) -> tuple[lis
     possible = [_list_possible(batch, inputs) for batch in batches]
     lines = rows.load_lines(merged([*changed, *possible]))
     billed = _find_billed_terms(lines)
+    # A period's own place is the last: it may be supposed by the caller alone.
     touched: list[Touched] = [
         {
             parties: [*own[parties], *_list_billed(batch, parties, billed, inputs), *listed[parties]]
             for parties in batch.books
         }
-        for batch, own, listed in zip(
-            batches, possible, changed, strict=True
-        )  # the last may be supposed by the caller
+        for batch, own, listed in zip(batches, possible, changed, strict=True)
     ]
-    known = {period.pk for own in (*changed, *possible) for periods in own.values() for period in periods}
-    more = {
+    read = {period.pk for own in (*changed, *possible) for periods in own.values() for period in periods}
+    unread = {
         parties: rest
         for parties, periods in merged(touched).items()
-        if (rest := [period for period in periods if period.pk not in known])
+        if (rest := [period for period in periods if period.pk not in read])
     }
-    if more:  # what they hold for terms is read already
-        lines += [line for line in rows.load_lines(more) if line.kind == LineKind.USAGE]
+    if unread:  # what they hold for terms was read with the others
+        lines += [line for line in rows.load_lines(unread) if line.kind == LineKind.USAGE]
     whole = rows.group_by_parties(lines, merged(touched))
     return touched, [line for own in whole.values() for line in own]
 
@@ -123,9 +122,8 @@ def _list_billed(
 def _list_due(batch: Batch, parties: UsageParties, inputs: StatementInputs) -> list[BillingPeriod]:
     """Up to their own; where a fee is billed in advance also the one behind it, which begins where that ends."""
     book = batch.books[parties]
-    last = (
-        book.period.end if book.plan_terms is not None and book.plan_terms.in_advance else book.period.start
-    )
+    in_advance = book.plan_terms is not None and book.plan_terms.in_advance
+    last = book.period.end if in_advance else book.period.start
     periods = payer_statements.list_with_supposed(parties.tenant, batch.supposed, inputs.calendars)
     return [period for period in periods if period.start <= last]
 

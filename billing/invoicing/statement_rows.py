@@ -108,14 +108,14 @@ def load_lines(touched: Touched) -> list[IssuedLine]:
     And for terms of all other periods of who is among them: what was billed for one that is gone is found, too. One
     query.
     """
-    standing = InvoiceLine.objects.filter(
+    issued = InvoiceLine.objects.filter(
         tenant__in={parties.payer for parties in touched}, invoice__state=InvoiceState.ISSUED
     )
-    of_periods = standing.filter(
+    of_periods = issued.filter(
         service_period__in={period.pk for periods in touched.values() for period in periods},
         kind__in=[LineKind.USAGE, *TermKind],
     )
-    of_terms = standing.filter(
+    of_terms = issued.filter(
         service_period__tenant__in={parties.tenant for parties in touched}, kind__in=[*TermKind]
     )
     columns = (

@@ -111,8 +111,7 @@ def accrued(
         [period], rated, lacking=Lacking.SUPPOSED, before=before, inputs=inputs
     )
     statement, others = made.outcomes[tenant.pk], made.by_others.get(tenant.pk, [])
-    passed = made.before.get(tenant.pk)
-    earlier = None if isinstance(passed, statements.MixedCurrenciesError) else passed
+    earlier = earlier_charges.read_earlier(made, tenant)
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
     own = earlier_charges.subtract(statement, earlier)

@@ -129,10 +129,8 @@ def flag_silent_runs(*, silence: timedelta, moment: datetime) -> int:
 
 def _refusal(event: Event, moment: datetime) -> Rejection | None:
     """What cannot be true of it, with the text as it was sent."""
-    times = {
-        "/time": event.time,
-        "/data/through": event.complete_through,
-    }  # a year typed wrong would let months close
+    # By a year typed wrong in `through` months would close of which nothing has come.
+    times = {"/time": event.time, "/data/through": event.complete_through}
     for pointer, at in times.items():
         if at is not None and at > moment + timedelta(seconds=validation.CLOCK_SKEW):
             values = {

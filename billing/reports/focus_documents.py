@@ -113,9 +113,14 @@ def drafted(tenant: Tenant, periods: Iterable[BillingPeriod], *, own: bool) -> I
 
 def _draft(tenant: Tenant, period: BillingPeriod) -> list[Document]:
     inputs = StatementInputs(frozenset([tenant.pk]))
-    earlier = earlier_charges.load_earlier(period, inputs, lacking=Lacking.LEFT_OUT)
-    rated = close_inputs.load_rated_periods([period])
-    due = statements.make_statements([period], rated, lacking=Lacking.LEFT_OUT, inputs=inputs)[tenant.pk]
+    made = statements.make_whole_statements(
+        [period],
+        close_inputs.load_rated_periods([period]),
+        lacking=Lacking.LEFT_OUT,
+        before=earlier_charges.list_before(period, inputs),
+        inputs=inputs,
+    )
+    due, earlier = made.outcomes[tenant.pk], earlier_charges.read_earlier(made, tenant)
     if isinstance(due, statements.MixedCurrenciesError):
         return []
     own = earlier_charges.subtract(due, earlier)

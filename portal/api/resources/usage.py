@@ -177,15 +177,14 @@ def _resources(tenant: Tenant, query: Mapping[str, Any]) -> list[str]:
     chosen = [RESOURCES.get(name, name) for name in query[Grouping.METER]]
     if {*chosen} <= {*RESOURCES.values()}:
         return chosen
-    used = PeriodTotal.objects.filter(tenant=tenant).exclude(resource__in=RESOURCES.values())
     with acting_scope(tenant):
         unknown = {*chosen} - {*RESOURCES.values(), *meters.names()}
+        if not unknown:
+            return chosen
+        used = PeriodTotal.objects.filter(tenant=tenant).exclude(resource__in=RESOURCES.values())
         own = used.order_by("resource").values_list("resource", flat=True).distinct()
-        known = ", ".join([*RESOURCES, *own])
-    if unknown:
-        sentence = f"There is no meter {quoted(min(unknown))}; known are: {known}."
-        raise bad_parameter(Grouping.METER, sentence)
-    return chosen
+        names = ", ".join([*RESOURCES, *own])
+    raise bad_parameter(Grouping.METER, f"There is no meter {quoted(min(unknown))}; known are: {names}.")
 
 
 def read_through(tenant: Tenant, moment: datetime) -> datetime | None:
