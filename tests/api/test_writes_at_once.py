@@ -92,9 +92,9 @@ def test_api_011_of_six_who_make_the_same_new_object_at_once_one_does(op: Door, 
 
 
 def test_api_011_of_six_who_change_the_policy_that_they_know_at_once_one_does(op: Door) -> None:
-    known = op.get("/sign-up-policy").headers["ETag"]
+    tag = op.get("/sign-up-policy").headers["ETag"]
     bodies = [{"domain_limit": n + 10} for n in range(WRITERS)]
-    answers = put_at_once(op, "/sign-up-policy", bodies, **{"If-Match": known})
+    answers = put_at_once(op, "/sign-up-policy", bodies, **{"If-Match": tag})
     assert sorted(answer.status for answer in answers) == [200, *[412] * (WRITERS - 1)]
     (changed,) = (answer for answer in answers if answer.status == 200)
     assert op.reads("/sign-up-policy") == changed.body

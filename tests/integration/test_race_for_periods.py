@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from datetime import datetime
 from itertools import pairwise
 
 import pytest
 
 from billing.catalog import billing_periods
 from billing.models import BillingPeriod
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import hours, prove
@@ -26,9 +29,9 @@ def test_what_one_made_while_the_other_looked_leaves_no_hole_in_which_usage_is_b
     looked, made = threading.Event(), threading.Event()
     reaches = billing_periods._reaches
 
-    def slowly(tenants: object) -> object:
+    def slowly(tenants: Iterable[Tenant]) -> dict[int, tuple[datetime, datetime]]:
         """Between what the close of April has read and what it makes, rating makes January."""
-        reach = reaches(tenants)  # type: ignore[arg-type]
+        reach = reaches(tenants)
         if threading.current_thread().name == "close":
             looked.set()
             assert made.wait(PATIENCE)

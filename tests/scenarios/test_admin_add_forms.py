@@ -109,8 +109,8 @@ def test_every_form_for_a_new_row_saves_what_is_right(house: House, op: Client) 
         answer = added(op, model, typed[model._meta.label_lower])
         errors = answer.context["errors"] if answer.context else []
         assert (answer.status_code, [*errors]) == (302, []), model._meta.label
-        said = [str(message) for message in get_messages(answer.wsgi_request)]
-        assert model._default_manager.count() > count, (model._meta.label, said)
+        told = [str(message) for message in get_messages(answer.wsgi_request)]
+        assert model._default_manager.count() > count, (model._meta.label, told)
 
 
 def test_a_line_that_op_adds_by_hand_is_named_with_its_amount(house: House, op: Client) -> None:

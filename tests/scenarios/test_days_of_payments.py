@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from billing.models import Invoice, Payment, RefusedEntry
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import RefusedError
 from tests import builders, sharing
 from tests.scenarios.configuring import run
@@ -22,8 +23,8 @@ BEFORE = "{invoice} is of a period that begins on 2026-03-01: nobody paid it on 
 
 
 @pytest.fixture
-def invoice(lab: object) -> Invoice:
-    return march(lab)  # type: ignore[arg-type]
+def invoice(lab: Tenant) -> Invoice:
+    return march(lab)
 
 
 @pytest.fixture

@@ -103,14 +103,14 @@ def number(text: str) -> Fraction:
 def rows(html: str, title: str, first: str) -> list[dict[str, str]]:
     """Of the table below a title: cells by the name of their column. Those of `first` begin with the row's name."""
     table = html.partition(f'id="{title}"')[2].partition("</section>")[0]
-    found = []
+    named = []
     for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL):
         cells = re.findall(r'<td data-label="([^"]+)"[^>]*>(.*?)</td>', row, re.DOTALL)
         if cells:
-            found.append(
+            named.append(
                 {name: re.split(r"<br>", cell)[0] if name != first else cell for name, cell in cells}
             )
-    return [{name: words(cell) for name, cell in row.items()} for row in found]
+    return [{name: words(cell) for name, cell in row.items()} for row in named]
 
 
 def check_report(html: str, label: str) -> None:
