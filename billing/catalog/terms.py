@@ -42,6 +42,8 @@ KINDS: Mapping[str, type[AnyTerm]] = {
     "discount": Discount,
 }
 ByVersion = dict[int, list[AnyTerm]]
+NamedKey = tuple[TermKind, int]
+"""What a line refers to: a kind of terms, and the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,9 @@ class Terms:
         """Whether any of it holds at some second of [start, end)."""
         return any(span.seconds(start, end) for span in self.spans)
 
-    def by_key(self) -> dict[tuple[TermKind, int], Named]:
+    def by_key(self) -> dict[NamedKey, Named]:
         """What lines state, by what they refer to."""
-        terms: dict[tuple[TermKind, int], Named] = {}
+        terms: dict[NamedKey, Named] = {}
         for kind, table in (
             (TermKind.FEE, self.fees),
             (TermKind.COMMITMENT, self.commitments),
@@ -171,6 +173,23 @@ def is_by_statement(tenant: Tenant) -> bool:
     with prepared_cursor() as cursor:
         cursor.execute(sql.BY_STATEMENT, {"tenant": tenant.pk})
         return bool(cursor.fetchone()[0])
+
+
+def load_named(keys: Iterable[NamedKey]) -> dict[NamedKey, Named]:
+    """Terms that lines refer to, whether or not they hold for anybody. One query a kind, none without keys."""
+    ids: dict[TermKind, list[int]] = defaultdict(list)
+    for kind, pk in keys:
+        ids[kind].append(pk)
+    models: Mapping[TermKind, type[Named]] = {
+        TermKind.FEE: Fee,
+        TermKind.COMMITMENT: Commitment,
+        TermKind.DISCOUNT: Discount,
+    }
+    return {
+        (kind, pk): row
+        for kind, own in ids.items()
+        for pk, row in models[kind]._default_manager.in_bulk(own).items()
+    }
 
 
 def of_tenants(ids: Iterable[int], calendar: Calendars | None = None) -> Mapping[int, Terms]:

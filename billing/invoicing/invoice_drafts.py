@@ -8,9 +8,6 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
-
 from billing.catalog.line_descriptions import describe_line
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.invoicing import corrections, line_taxes, manual_lines, sellers
@@ -367,23 +364,12 @@ def _lines_of(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
     ]
 
 
-TERM_NAMES = {
-    "fee": gettext_noop("Fee"),
-    "commitment": gettext_noop("Commitment"),
-    "discount": gettext_noop("Discount"),
-}
-
-
 def _line_subject(line: Line, due: Statement) -> dict[str, Any]:
     """What a line is for: use of a project, or a term of the plan."""
     key = line.key
     if isinstance(key, TermKey):
-        term = due.terms.get((key.kind, key.term_id))
-        return {
-            "kind": key.kind.value,
-            "term_id": key.term_id,
-            "description": term.name if term else _(TERM_NAMES[key.kind.value]),
-        }
+        name = due.terms[key.kind, key.term_id].name
+        return {"kind": key.kind.value, "term_id": key.term_id, "description": name}
     return {
         "project_id": due.projects[key.project],
         "project": key.project,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from django.db.models import Q, Sum
 
-from billing.catalog import allowances, billing_periods, meters
+from billing.catalog import allowances, billing_periods, meters, terms
 from billing.catalog.billing_periods import Lacking
-from billing.catalog.terms import Named
+from billing.catalog.terms import Named, NamedKey
 from billing.invoicing import charges, close_inputs, payer_statements, statement_periods
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
@@ -26,7 +26,7 @@ from billing.invoicing.statement_rows import IssuedLine, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Resource, Verdict
 from billing.rules import period as rules
 from billing.rules.money import rounded_text
-from billing.rules.statement_lines import Billed, Key, Line, LineKey, Owed, TermKind, statement
+from billing.rules.statement_lines import Billed, Key, Line, LineKey, Owed, TermKey, statement
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 
@@ -44,7 +44,7 @@ class Statement:
     prices: Mapping[int, Price]
     projects: Mapping[str, int]
     periods: Mapping[rules.Period, BillingPeriod]
-    terms: Mapping[tuple[TermKind, int], Named] = field(default_factory=dict)
+    terms: Mapping[NamedKey, Named] = field(default_factory=dict)
     # Billed or not, of all periods that were looked at.
     owed: Mapping[Key, Owed] = field(default_factory=dict)
     charge_inputs: ChargeInputs | None = None  # that it was made of
@@ -281,7 +281,7 @@ def _compute_statement(
         context.prices,
         {name: pk for pk, name in context.names.items()},
         {rules_of[service_period.pk]: service_period for service_period in context.touched},
-        book.plan_terms.by_key() if book.plan_terms else {},
+        _load_terms(book, lines_by_currency),
         owed,
         books,
         user=book.user,
@@ -294,6 +294,20 @@ def _compute_statement(
             for service_period in other_currencies
         ),
     )
+
+
+def _load_terms(
+    book: payer_statements.PayerStatement, lines_by_currency: Mapping[str, Sequence[Line]]
+) -> Mapping[NamedKey, Named]:
+    """Of the plans, and those that are taken back, which its plans may have no longer."""
+    own = book.plan_terms.by_key() if book.plan_terms else {}
+    stated = {
+        (line.key.kind, line.key.term_id)
+        for lines in lines_by_currency.values()
+        for line in lines
+        if isinstance(line.key, TermKey)
+    }
+    return own | terms.load_named(stated - own.keys())
 
 
 def _make_inputs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -14,11 +15,12 @@ from billing.invoicing import offboarding
 from billing.models import Invoice, Plan
 from billing.rating import engine
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_tenant, at, ingest, own
+from tests.builders import a_cluster, a_job, a_person, a_tenant, at, ingest, own
 from tests.on_terms import billed
 from tests.paying import pays
 from tests.stories import close, prove
 from tests.terms import TWO_DOLLARS, a_version
+from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -92,10 +94,17 @@ def test_a_plan_that_is_replaced_from_its_first_day_takes_its_fee_of_an_unused_m
     close("2026-01")
     subscriptions.subscribe(tenant=lab, plan=a_plan_with("plain"), since=at("2026-01-01"))
     ingest(a_cluster(), a_job(started="2026-02-10 00:00", ended="2026-02-20 00:00"))
+    ann = signed_in(a_person(tenant=lab))  # whose transactions see plans that she is on alone
 
+    draft = ann.get("/t/vision/exports/focus?period=2026-02&format=csv")
+    rows = list(csv.DictReader(b"".join(draft).decode().splitlines()))
+    assert [
+        (row["ChargeDescription"], row["BilledCost"]) for row in rows if "Access" in row["ChargeDescription"]
+    ] == [("Access", "-100.00")]
+    assert ann.get("/t/vision/").status_code == 200
     close("2026-02")
 
-    assert billed(lab, "2026-02") == [("2026-02", "GPU time", "480.00"), ("2026-01", "Fee", "-100.00")]
+    assert billed(lab, "2026-02") == [("2026-02", "GPU time", "480.00"), ("2026-01", "Access", "-100.00")]
     prove()
 
 
