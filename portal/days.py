@@ -6,10 +6,11 @@ from datetime import date
 from typing import Final
 
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 
 FIRST_YEAR: Final = 1971
 LAST_YEAR: Final = 8999
+NO_DAY: Final = gettext_noop("Enter the day like 2026-03-01, in the years 1971 to 8999.")
 
 
 def is_in_range(day: date) -> bool:
@@ -20,4 +21,4 @@ def is_in_range(day: date) -> bool:
 def check_day(day: date) -> None:
     """A validator of a form's field, of days or of moments."""
     if not is_in_range(day):
-        raise ValidationError(gettext("Enter the day like 2026-03-01, in the years 1971 to 8999."))
+        raise ValidationError(gettext(NO_DAY))

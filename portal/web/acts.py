@@ -20,7 +20,7 @@ from billing.rules.money import Money
 from portal.core import locks
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right, rights_of
-from portal.days import is_in_range
+from portal.days import NO_DAY, is_in_range
 from portal.excerpt import quoted
 from portal.sentences import sentence
 from portal.web.access_decorators import answer
@@ -157,7 +157,7 @@ def day(text: str) -> date:
     except ValueError:
         on = date.min
     if not is_in_range(on):
-        raise ActError(_("Enter the day like 2026-03-01, in the years 1971 to 8999."))
+        raise ActError(_(NO_DAY))
     return on
 
 

@@ -27,6 +27,7 @@ from portal.core.tenants.models import Tenant
 from portal.days import is_in_range
 from portal.web import reporting, waste
 from portal.web.access_decorators import answer, operator_page
+from portal.web.day_ranges import NO_DAY
 from portal.web.form_input import Option
 from portal.web.page_frame import PageFrame
 
@@ -46,7 +47,6 @@ NAMES = {
     By.POD: gettext_noop("Job"),
 }
 TOO_LONG = gettext_noop("A page reports {days} days at most. Choose a shorter period.")
-NO_DAY = gettext_noop("Enter both days like 2026-03-01, in the years 1971 to 8999.")
 BACKWARDS = gettext_noop("The period ends before it begins. Choose a later last day.")
 
 
