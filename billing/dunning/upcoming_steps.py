@@ -1,16 +1,10 @@
-"""At which step an invoice is, what comes next and when, and what is overdue in all."""
+"""At which step an invoice is, what comes next and when."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
-from django.db.models import Count, Sum
-
 from billing.dunning.overdue_invoices import OverdueInvoice
-from billing.models import Invoice, Suspension
+from billing.models import Suspension
 from billing.rules.dunning_defaults import Mark, Policy, Step, past_due_from, suspended_from, timeline
-from billing.rules.money import Money
 
 
 def next_step(late: OverdueInvoice, policy: Policy) -> Mark | None:
@@ -37,29 +31,6 @@ def _is_step_done(late: OverdueInvoice, mark: Mark) -> bool:
 def is_past_due(late: OverdueInvoice, policy: Policy) -> bool:
     """Whether it counts as past due today, by the policy."""
     return late.today >= past_due_from(policy, due_on=late.due_on)
-
-
-@dataclass(frozen=True, slots=True)
-class OverdueTotal:
-    """All that is late, in one currency."""
-
-    amount: Money
-    invoices: int
-    tenants: int
-
-
-def total_overdue(*, moment: datetime) -> list[OverdueTotal]:
-    """By currency, what was due before today. One query."""
-    rows = Invoice.objects.filter(due_on__lt=moment.date()).unpaid()
-    totals = (
-        rows.order_by()
-        .values("currency")
-        .annotate(sum=Sum("balance__left"), count=Count("pk"), tenants=Count("tenant", distinct=True))
-    )
-    return [
-        OverdueTotal(Money.from_minor(int(row["sum"]), row["currency"]), row["count"], row["tenants"])
-        for row in totals.order_by("currency")
-    ]
 
 
 def count_suspended() -> int:

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Count, F, Q, Sum, Value
+from django.db.models import BigIntegerField, F, Q, Sum, Value
 from django.db.models.functions import Cast, Greatest
 
 from billing.models import (
@@ -55,28 +55,6 @@ class RefundDue:
         rest = self.amount - self.to_card
         text = f"{owed} {self.to_card.text} {self.to_card.currency} can be refunded to the card."
         return f"{text} Transfer the other {rest.text}." if rest.amount else text
-
-
-@dataclass(frozen=True, slots=True)
-class TotalDue:
-    """All that tenants are owed, in one currency."""
-
-    amount: Money
-    invoices: int
-
-
-def total_due() -> list[TotalDue]:
-    """By currency. One query."""
-    rows = (
-        Invoice.objects.overpaid()
-        .order_by()
-        .values("currency")
-        .annotate(sum=Sum("balance__left"), count=Count("pk"))
-    )
-    return [
-        TotalDue(Money.from_minor(-int(row["sum"]), row["currency"]), row["count"])
-        for row in rows.order_by("currency")
-    ]
 
 
 def list_due(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:

@@ -45,12 +45,16 @@ class ReviewItem:
     act: str = ""  # what can be done about it here: "refund" to the card, or a "transfer" that is recorded
 
 
-def list_review_items(*, moment: datetime) -> list[ReviewItem]:
-    """All that, twenty of each kind. Six queries at most."""
+def list_review_items(*, moment: datetime, with_refunds_due: bool = True) -> list[ReviewItem]:
+    """All that, twenty of each kind. Six queries at most.
+
+    `with_refunds_due` is False where nothing is owed to any tenant: to find that out, all balances are computed.
+    """
     items = {kind: list[ReviewItem]() for kind in _KINDS}
     for row in _rows(moment):
         items[row.kind].append(_item(row))
-    after = (*_list_refunds_due(), *items["notice"], *_list_refused_addresses(), *items["suspendedaccount"])
+    due = _list_refunds_due() if with_refunds_due else ()
+    after = (*due, *items["notice"], *_list_refused_addresses(), *items["suspendedaccount"])
     before = (item for kind in _BEFORE_REFUNDS_DUE for item in items[kind])
     return [*_list_lockout(), *before, *after]
 

@@ -9,6 +9,9 @@ from billing.rules.money import Money
 
 HOURS = Fraction(3600, 100)
 """Seconds: pages show hundredths of an hour."""
+ZERO = Fraction(0)
+FINE = 1 << 64
+"""Parts of a unit: whole numbers of them tell most losses apart, much faster than fractions do."""
 
 
 def minor_unit(currency: str) -> Fraction:
@@ -24,12 +27,13 @@ def rounded_units(exact: Sequence[Fraction], total: int, missing: Sequence[Fract
         return []
     units = [value // 1 for value in exact]
     left = total - sum(units)
-    losses = [
-        (value == unit, unit - value - lost, place)
-        for place, (value, unit, lost) in enumerate(
-            zip(exact, units, missing or [Fraction(0)] * len(units), strict=True)
-        )
-    ]
+    if not left:
+        return units
+    losses = []
+    lost_before = missing or [ZERO] * len(units)
+    for place, (value, unit, lost) in enumerate(zip(exact, units, lost_before, strict=True)):
+        loss = unit - value - lost
+        losses.append((value == unit, loss.numerator * FINE // loss.denominator, loss, place))
     order = [place for *_, place in sorted(losses, reverse=left < 0)]
     for count in range(abs(left)):
         units[order[count % len(units)]] += 1 if left > 0 else -1
@@ -41,7 +45,7 @@ def rounded_table(rows: Sequence[Sequence[Fraction]], totals: Sequence[int]) -> 
 
     A row is the sum of its cells. What one of them lost, the next ones make up for, so that it is near its exact sum.
     """
-    missing, columns = [Fraction(0)] * len(rows), []
+    missing, columns = [ZERO] * len(rows), []
     for place, total in enumerate(totals):
         column = [row[place] for row in rows]
         units = rounded_units(column, total, missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from urllib.parse import urlencode
@@ -21,7 +22,8 @@ from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.models import DunningPause, Invoice, InvoiceState
 from billing.payments import refunds_due
 from billing.payments.gateway_access import CollectionError
-from billing.queries import review_items
+from billing.queries import receivable_totals, review_items
+from billing.queries.receivable_totals import ReceivableTotal
 from billing.receivables import pauses
 from billing.receivables.pauses import PauseError
 from billing.receivables.settlement import PaymentError
@@ -71,10 +73,12 @@ def receivables(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 def _page(before: str, now: datetime) -> dict[str, object]:
     after = _cursor(before)
     late = overdue_invoices.list_overdue_page(moment=now, after=after, limit=PAGE + 1)
-    shown, looks = late[:PAGE], review_items.list_review_items(moment=now)
+    totals = receivable_totals.total_receivables(moment=now)
+    owed_back = any(total.owed_back_invoices for total in totals)
+    shown, looks = late[:PAGE], review_items.list_review_items(moment=now, with_refunds_due=owed_back)
     last = shown[-1] if len(late) > PAGE else None
     return {
-        "tiles": _tiles(now, len(looks)),
+        "tiles": _tiles(totals, len(looks)),
         "rows": [_row(row) for row in shown],
         "more": f"?{urlencode({'before': f'{last.due_on}_{last.pk}'})}" if last else "",
         "first": after is None,
@@ -83,22 +87,24 @@ def _page(before: str, now: datetime) -> dict[str, object]:
     }
 
 
-def _tiles(now: datetime, looks: int) -> list[Tile]:
+def _tiles(totals: Sequence[ReceivableTotal], looks: int) -> list[Tile]:
     overdue = [
         Tile(
-            label=_("Overdue ({currency})").format(currency=owed.amount.currency),
-            value=say.money(owed.amount),
-            note=f"{say.counted(owed.invoices, 'invoice')} of {say.counted(owed.tenants, 'tenant')}",
+            label=_("Overdue ({currency})").format(currency=total.overdue.currency),
+            value=say.money(total.overdue),
+            note=f"{say.counted(total.overdue_invoices, 'invoice')} of {say.counted(total.overdue_tenants, 'tenant')}",
         )
-        for owed in upcoming_steps.total_overdue(moment=now)
+        for total in totals
+        if total.overdue_invoices
     ]
     owed_back = [
         Tile(
-            label=_("Owed to tenants ({currency})").format(currency=owed.amount.currency),
-            value=say.money(owed.amount),
-            note=_("{invoices} to refund").format(invoices=say.counted(owed.invoices, "invoice")),
+            label=_("Owed to tenants ({currency})").format(currency=total.owed_back.currency),
+            value=say.money(total.owed_back),
+            note=_("{invoices} to refund").format(invoices=say.counted(total.owed_back_invoices, "invoice")),
         )
-        for owed in refunds_due.total_due()
+        for total in totals
+        if total.owed_back_invoices
     ]
     suspended = say.counted(upcoming_steps.count_suspended(), "tenant")
     return [
