@@ -273,7 +273,8 @@ def _row(
     prices: Tags,
     top_jobs: tuple[Job, ...],
 ) -> Row:
-    seconds, money, other, jobs = Split(), Split(), ZERO, 0
+    seconds, money = [ZERO] * 3, [ZERO] * 3  # as `Split` has them
+    other, jobs = ZERO, 0
     sources: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for one in parts:
         if one.part == "jobs":
@@ -284,17 +285,20 @@ def _row(
         if one.part == "other":
             other += used * rate
             continue
-        covered = _exact(one.b, one.share_den) if one.part == "busy" else ZERO
-        split = Split(ZERO, used, covered) if one.part == "busy" else Split(used)
-        seconds, money = seconds + split, money + split * rate
+        split = [(0, used)]
         if one.part == "busy":
+            covered = _exact(one.b, one.share_den)
+            split = [(1, used), (2, covered)]
             sources[one.source, one.metric] += covered
+        for place, units in split:
+            seconds[place] += units
+            money[place] += units * rate
     return Row(
         labels or {},
         standing,
         currency,
-        seconds,
-        money if standing is Standing.CHARGED else None,
+        Split(*seconds),
+        Split(*money) if standing is Standing.CHARGED else None,
         other,
         jobs,
         tuple(Source(*of, covered) for of, covered in sorted(sources.items())),

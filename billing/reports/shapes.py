@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 ZERO = Fraction(0)
@@ -186,7 +187,7 @@ class Capacity:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: sums are kept
 class Report:
     """What was held of a cluster, or by a tenant, in [since, until): epoch seconds."""
 
@@ -202,16 +203,16 @@ class Report:
     def hours(self) -> Fraction:
         return Fraction(self.until - self.since, 3600)
 
-    @property
+    @cached_property
     def seconds(self) -> Split:
         return sum((row.seconds for row in self.rows), Split())
 
-    @property
+    @cached_property
     def money(self) -> dict[str, Split]:
         """Of the GPUs, by currency."""
         return _sums((row.currency, row.money) for row in self.rows if row.money is not None)
 
-    @property
+    @cached_property
     def other(self) -> dict[str, Fraction]:
         """Of anything else, by currency."""
         found = dict.fromkeys(self.money, ZERO)
