@@ -48,7 +48,8 @@ class ReviewItem:
 def list_review_items(*, moment: datetime, with_refunds_due: bool = True) -> list[ReviewItem]:
     """All that, twenty of each kind. Six queries at most.
 
-    `with_refunds_due` is False where nothing is owed to any tenant: to find that out, all balances are computed.
+    `with_refunds_due` may be False where the caller knows that no tenant is owed anything: to find that out here, the
+    balances of all invoices are computed.
     """
     items = {kind: list[ReviewItem]() for kind in _KINDS}
     for row in _rows(moment):

@@ -273,7 +273,8 @@ def _row(
     prices: Tags,
     top_jobs: tuple[Job, ...],
 ) -> Row:
-    seconds, money = [ZERO] * 3, [ZERO] * 3  # as `Split` has them
+    seconds: dict[str, Fraction] = defaultdict(Fraction)  # by what `Split` calls its parts
+    money: dict[str, Fraction] = defaultdict(Fraction)
     other, jobs = ZERO, 0
     sources: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for one in parts:
@@ -285,20 +286,19 @@ def _row(
         if one.part == "other":
             other += used * rate
             continue
-        split = [(0, used)]
+        units = {"allocated": used}
         if one.part == "busy":
-            covered = _exact(one.b, one.share_den)
-            split = [(1, used), (2, covered)]
-            sources[one.source, one.metric] += covered
-        for place, units in split:
-            seconds[place] += units
-            money[place] += units * rate
+            units = {"effective": used, "covered": _exact(one.b, one.share_den)}
+            sources[one.source, one.metric] += units["covered"]
+        for name, value in units.items():
+            seconds[name] += value
+            money[name] += value * rate
     return Row(
         labels or {},
         standing,
         currency,
-        Split(*seconds),
-        Split(*money) if standing is Standing.CHARGED else None,
+        Split(**seconds),
+        Split(**money) if standing is Standing.CHARGED else None,
         other,
         jobs,
         tuple(Source(*of, covered) for of, covered in sorted(sources.items())),

@@ -71,6 +71,7 @@ def test_what_was_paid_by_card_and_credited_is_shown_and_refunded_from_the_list(
         text = shown(op, COLLECTING)
     assert len(queries) <= 20  # also where something waits for Op, and where a gateway is asked about
     assert "Owed to tenants (USD) $3.00 1 invoice to refund" in text
+    assert "Overdue none Every due invoice is paid" in text  # what is owed back is nothing that is late
     assert (
         "Refund due INV-2026-0001 3.00 USD are owed to Vision Lab: more was paid of INV-2026-0001 than is owed for it. "
         "3.00 USD can be refunded to the card. Refund to card" in text
