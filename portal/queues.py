@@ -27,6 +27,8 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.reports.tasks.forget_old_focus_exports",
         "billing.reports.tasks.forget_names_in_focus_exports",
         "portal.api.tasks.forget_answers",
+        "portal.web.tasks.previews_due",
+        "portal.web.tasks.forget_old_previews",
         "portal.core.tenants.tasks.forget_account_mails",
     ),
     "pull": (
@@ -77,6 +79,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "webhooks": ("portal.core.webhooks.tasks.deliver",),
     "documents": (
         "billing.tasks.render_document",
+        "portal.web.tasks.perform_preview",  # somebody waits for it
         "billing.tasks.refresh_efficiency",  # somebody waits for it, some seconds or a minute
         "billing.reports.tasks.refresh_cluster_efficiency",
         "billing.reports.tasks.forget_efficiency",  # after what is computed meanwhile

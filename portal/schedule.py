@@ -49,6 +49,16 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,
         "options": {"expires": 3600},
     },
+    "compute the previews that were asked for": {
+        "task": "portal.web.tasks.previews_due",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    "forget previews of more than a day": {
+        "task": "portal.web.tasks.forget_old_previews",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
     "forget events of more than 90 days": {
         "task": "portal.core.events.tasks.forget_old",
         "schedule": 3600.0,

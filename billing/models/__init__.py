@@ -88,6 +88,7 @@ from billing.models.payment_attempts import (
 from billing.models.payment_links import PaymentLink
 from billing.models.payments import Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles
+from billing.models.previews import Preview, PreviewKind
 from billing.models.price_corrections import PriceCorrection
 from billing.models.proofs import (
     CloseProof,
@@ -276,6 +277,8 @@ __all__ = [
     "Plan",
     "PlanQuota",
     "PlanVersion",
+    "Preview",
+    "PreviewKind",
     "Price",
     "PriceCorrection",
     "ProofMark",

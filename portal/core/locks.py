@@ -35,6 +35,7 @@ class Work(IntEnum):
     EXPORT_PLACE = 0xE4908  # one of those in which people are exported at once
     EXPORTING_CHARGES = 0xE4909
     COUNTING_RUNS = 0xC0047  # many, of one tenant
+    PREVIEWING = 0x93E1E3  # one preview
     SEALING = 0x5EA1
     SEAL_RUNS = 0x5EA2
 

@@ -73,6 +73,7 @@ OPERATORS_CODE = (
         "closing",
         "clusters",
         "curves",
+        "draft_documents",
         "focus_exports",
         "quota_terms_form",
         "sign_ups",
@@ -92,7 +93,9 @@ OPERATORS_CODE = (
         "plan_effect",
         "plan_form",
         "plan_labels",
+        "plan_previews",
         "plan_templates",
+        "previews",
     ),
     *(
         "receivables",

@@ -16,6 +16,7 @@ from portal.api import idempotency
 from portal.core.events import numbering
 from portal.core.tenants import account_mails
 from portal.core.webhooks import deliveries
+from portal.web import previews
 
 LAW = "for good; nothing erases it"
 ISSUED = "for good, once issued; drafts can be deleted"
@@ -132,6 +133,8 @@ KINDS = (
     Kind("focus-exports", "files with the charges of all tenants in a month",
          f"{_span(focus_exports.RETENTION)}; less once the month is written again",
          _of("billing", "FocusExport FocusExportPart")),
+    Kind("previews", "documents before a close and drafts of plans, as operators previewed them",
+         _span(previews.RETENTION), ("billing.Preview",)),
     Kind("administration", "the administration's own tables", USE, (
         "admin.LogEntry", *_of("auth", "Permission Group Group_permissions"), "contenttypes.ContentType")),
 )  # fmt: skip

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
-from hashlib import sha256
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.models import Plan, PlanVersion, Price, Settles
-from billing.queries import plans as reading
+from billing.models import Plan, PlanVersion, Preview, PreviewKind
 from portal.config_file import drafts
-from portal.config_file.export import entry_text, plan_entry, plan_text
+from portal.config_file.export import entry_text, plan_entry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import ConfigError
 from portal.core.tenants.access import Right
-from portal.ops.cli import BadInputError
 from portal.web import format as say
-from portal.web import plan_controls, plan_form, plan_templates
+from portal.web import plan_controls, plan_form, plan_previews, plan_templates, previews
 from portal.web.access_decorators import answer, operator_page
-from portal.web.curves import Curve, curve_of
 from portal.web.page_frame import PageFrame
 from portal.web.plan_controls import PlanForm
-from portal.web.plan_difference import Compared, compared, in_force, of_same_day
-from portal.web.plan_effect import Effect, effect_of, first_effect
 from portal.web.plan_form import RawTable
+from portal.web.plan_previews import PlanPreview
 
 LONGEST = 200_000  # characters of a draft
 TOO_LONG = gettext_noop(
@@ -47,12 +42,10 @@ class EditorPage:
     text: str = ""
     form: PlanForm | None = None
     errors: Sequence[str] = ()
-    checked: str = ""  # of a draft that could be published as it stands: what tells it from any other
-    begins: date | None = None
-    curves: Sequence[Curve] = ()
-    compared: Compared | None = None
-    replaces: bool = False  # a version that begins on the same day
-    effect: Effect | None = None
+    preview: Preview | None = None
+    progress: str = ""  # "" once the preview is there
+    refresh: str = ""
+    result: PlanPreview | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +65,28 @@ def plan_editor(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     return _answer(request, frame, _initial(request))
 
 
+@operator_page("plans")
+def plan_preview(request: HttpRequest, frame: PageFrame, draft: int) -> HttpResponse:
+    """The draft in the editor, and below it what a worker computes of it."""
+    row = previews.find_preview(PreviewKind.PLAN, draft)
+    if row is None:
+        messages.warning(request, _("That preview was deleted. Begin the draft anew."))
+        return redirect("operator_plans")
+    text, raw = row.inputs["text"], row.inputs["form"]
+    page = EditorPage(
+        plan=row.inputs["plan"],
+        text=text,
+        preview=row,
+        progress=previews.progress_text(row, moment=datetime.now(UTC)),
+        refresh="" if row.ended_at else previews.REFRESH,
+        result=previews.result_of(row, PlanPreview),
+    )
+    return _answer(request, frame, page if raw is None else _as_form(page, raw))
+
+
 def _answer(request: HttpRequest, frame: PageFrame, page: EditorPage) -> HttpResponse:
-    return answer(request, frame, page, whole="operator/plan_editor.html")
+    part = "operator/_plan_preview.html" if page.preview else ""
+    return answer(request, frame, page, whole="operator/plan_editor.html", part=part)
 
 
 def _start() -> StartPage:
@@ -121,24 +134,40 @@ def _as_form(page: EditorPage, raw: RawTable) -> EditorPage:
 def _act(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     act, _space, path = request.POST.get("act", "preview").partition(" ")
     page = EditorPage(plan=request.POST.get("plan", "").replace("\0", "")[:50])
+    inputs: dict[str, Any] = {
+        "text": "",
+        "form": None,
+        "effect": _effect(request.POST) if act == "try" else None,
+    }
     try:
         if "text" in request.POST:
-            text = request.POST["text"].replace("\0", "").replace("\r\n", "\n")
+            inputs["text"] = text = request.POST["text"].replace("\0", "").replace("\r\n", "\n")
             page = replace(page, text=text)
             if len(text) > LONGEST:  # cut, it might be a plan all the same: one without its last prices
                 raise ConfigError(_(TOO_LONG).format(size=len(text), limit=LONGEST))
-            entry = drafts.one_plan(text)
         else:
-            raw = plan_form.of_post(request.POST)
+            inputs["form"] = raw = plan_form.of_post(request.POST)
             if act in {"add", "remove", "up", "update"}:
                 return _answer(request, frame, _as_form(page, plan_form.moved(raw, act, path)))
             page = _as_form(page, raw)
-            entry = drafts.dated(plan_form.entry_of(raw))
+        entry = plan_previews.entry_of(inputs)
         if act in {"form", "toml"}:
             return _answer(request, frame, _turned(page, entry, act))
-        return _read(request, frame, page, entry, act)
-    except (ConfigError, BadInputError) as error:
+        if act == "publish" and request.POST.get("checked") == plan_previews.digest_of(entry):
+            return _publish(request, entry)
+    except ConfigError as error:
         return _answer(request, frame, replace(page, errors=error.sentences))
+    if act == "publish":
+        messages.warning(
+            request, _("Not published yet: the draft, or what it is compared with, has changed.")
+        )
+    row = previews.request_preview(
+        PreviewKind.PLAN,
+        inputs=inputs | {"plan": entry.name},
+        by=str(request.user),
+        moment=datetime.now(UTC),
+    )
+    return redirect("operator_plan_preview", row.pk)
 
 
 def _turned(page: EditorPage, entry: PlanEntry, act: str) -> EditorPage:
@@ -147,66 +176,18 @@ def _turned(page: EditorPage, entry: PlanEntry, act: str) -> EditorPage:
     return _as_form(replace(page, text=""), plan_form.of_entry(entry))
 
 
-def _read(
-    request: HttpRequest, frame: PageFrame, page: EditorPage, entry: PlanEntry, act: str
-) -> HttpResponse:
-    """A draft without mistakes of its own: looked at, or published as it was looked at. Raises ConfigError."""
-    seen = _seen(entry)
-    if act == "publish" and request.POST.get("checked") == seen:
-        published = drafts.publish_entry(entry)
-        text = _("Plan {version} published.").format(version=published.version)
-        if published.tenants:
-            tenants = say.counted(published.tenants, "tenant")
-            text += _(" The usage of {tenants} is rated again.").format(tenants=tenants)
-        messages.success(request, text)
-        return redirect("operator_plan", published.version.plan.name)
-    page = _previewed(page, entry, request.POST if act == "try" else {})
-    if act == "publish":
-        messages.warning(
-            request, _("Not published yet: the draft, or what it is compared with, has changed.")
-        )
-    return _answer(request, frame, replace(page, checked=seen))
+def _publish(request: HttpRequest, entry: PlanEntry) -> HttpResponse:
+    """As it was looked at. Raises ConfigError."""
+    published = drafts.publish_entry(entry)
+    text = _("Plan {version} published.").format(version=published.version)
+    if published.tenants:
+        tenants = say.counted(published.tenants, "tenant")
+        text += _(" The usage of {tenants} is rated again.").format(tenants=tenants)
+    messages.success(request, text)
+    return redirect("operator_plan", published.version.plan.name)
 
 
-def _seen(entry: PlanEntry) -> str:
-    """What a preview showed: the draft, the version in force beside it, and the one that it replaces."""
-    versions = [look(plan=entry.name, begins=entry.begins) for look in (in_force, of_same_day)]
-    text = "\0".join([entry_text(entry), *(plan_text(version) if version else "" for version in versions)])
-    return sha256(text.encode()).hexdigest()
-
-
-def _previewed(page: EditorPage, entry: PlanEntry, inputs: Mapping[str, str]) -> EditorPage:
-    """With its difference, curves and effect. Raises ConfigError and BadInputError."""
-    curves, difference = _written(entry)
-    month = reading.last_month(moment=datetime.now(UTC))
-    replaced = of_same_day(plan=entry.name, begins=entry.begins)
-    page = replace(page, plan=entry.name, begins=entry.begins, curves=curves, compared=difference)
-    page = replace(page, replaces=replaced is not None)
-    if not inputs:
-        return replace(page, effect=first_effect(entry, month=month))
-    fields = {name: inputs.get(name, "").replace("\0", "") for name in ("since", "until", "tenants")}
-    since, until, tenants = fields["since"][:10], fields["until"][:10], fields["tenants"][:1000]
-    try:
-        effect = effect_of(entry, since=since, until=until, tenants=tenants, month=month)
-    except BadInputError as error:
-        effect = Effect(since=since, until=until, tenants=tenants)
-        page = replace(page, errors=error.sentences)
-    return replace(page, effect=effect)
-
-
-def _written(entry: PlanEntry) -> tuple[tuple[Curve, ...], Compared]:
-    """Of the version as it would be published: it is written and rolled back."""
-    plan = Plan.objects.filter(name=entry.name).first()
-    if plan is not None and entry.settles is None:
-        entry = entry.replaced(settles=Settles(plan.settles))  # which stays as it is
-    name = f"trial~{entry.name}"[:50]
-    before = in_force(plan=entry.name, begins=entry.begins)
-    with transaction.atomic():
-        drafts.write([entry], name)
-        version = PlanVersion.objects.select_related("plan").get(plan__name=name, effective_from=entry.begins)
-        prices = Price.objects.filter(version=version)
-        rows = prices.select_related("version__plan", "tenant", "allowance").order_by("position", "pk")
-        curves = tuple(curve_of(price) for price in rows)
-        difference = compared(before, version)
-        transaction.set_rollback(True)
-    return curves, difference
+def _effect(posted: Mapping[str, str]) -> dict[str, str]:
+    """The months and tenants that were typed, no longer than any that can be meant."""
+    longest = plan_previews.EFFECT_INPUTS
+    return {name: posted.get(name, "").replace("\0", "")[:most] for name, most in longest.items()}

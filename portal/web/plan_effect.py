@@ -25,11 +25,12 @@ from portal.ops.cli import BadInputError
 from portal.ops.management.commands.simulate_plan import months_of
 from portal.web import format as say
 from portal.web.cost_explorer import signed, signed_percent
+from portal.web.previews import Progress
 
-AT_ONCE = 200_000  # records that a page simulates; more is for the command
-AT_FIRST = 50_000  # that are simulated before anybody asks for it
-IN_FILES = 50_000  # of these at most jobs of dropped months, which are read from files
-OWNERS = 20  # tenants that a page reads files of: some 0.5 s each
+AT_ONCE = 1_000_000  # records that a preview simulates; more is for the command
+AT_FIRST = 200_000  # that are simulated before anybody asks for it
+IN_FILES = 200_000  # of these at most jobs of dropped months, which are read from files
+OWNERS = 100  # tenants that a preview reads files of: some 0.5 s each
 LAST_MONTHS = 3
 SHOWN = 20  # tenants
 
@@ -65,7 +66,13 @@ class Effect:
 
 
 def effect_of(
-    entry: PlanEntry, *, since: str, until: str, tenants: str, month: tuple[int, int] | None
+    entry: PlanEntry,
+    *,
+    since: str,
+    until: str,
+    tenants: str,
+    month: tuple[int, int] | None,
+    progress: Progress,
 ) -> Effect:
     """Of these months and tenants, as they were typed. Raises BadInputError where they cannot be, or are too many."""
     inputs = Effect(since=since, until=until, tenants=tenants)
@@ -77,14 +84,14 @@ def effect_of(
     if records > AT_ONCE:
         raise BadInputError(
             _(
-                "These are {count:,} jobs, more than a page simulates ({most:,}): choose fewer tenants or months, "
+                "These are {count:,} jobs, more than a preview simulates ({most:,}): choose fewer tenants or months, "
                 "or save the draft and run simulate_plan FILE.toml --from {since}{until}."
             ).format(count=records, most=AT_ONCE, since=since, until=f" --to {until}" if until else "")
         )
     if in_files > IN_FILES or owners > OWNERS:
         raise BadInputError(
             _(
-                "{count:,} jobs of {owners:,} tenants are only in the files of sealed months. A page reads "
+                "{count:,} jobs of {owners:,} tenants are only in the files of sealed months. A preview reads "
                 "{most:,} jobs of {few} tenants from files: choose fewer tenants or months, or save the draft "
                 "and run simulate_plan FILE.toml --from {since}{until}."
             ).format(
@@ -96,23 +103,23 @@ def effect_of(
                 until=f" --to {until}" if until else "",
             )
         )
-    return _effect(entry, chosen, months, inputs)
+    return _effect(entry, chosen, months, inputs, progress)
 
 
-def first_effect(entry: PlanEntry, *, month: tuple[int, int] | None) -> Effect:
+def first_effect(entry: PlanEntry, *, month: tuple[int, int] | None, progress: Progress) -> Effect:
     """Of the last months, as many as can be told at once; of a small, a usual and a large tenant where even one is
     too much."""
     if month is None:
-        return effect_of(entry, since="", until="", tenants="", month=None)
+        return effect_of(entry, since="", until="", tenants="", month=None, progress=progress)
     for count in (LAST_MONTHS, 1):
         months = shifted(month, 1 - count), month
         tenants = what_if.tenants_on(plan=entry.name, months=months)
         if _is_small(tenants, months):
-            return _effect(entry, tenants, months, _inputs(months))
-    return _of_examples(entry, month)
+            return _effect(entry, tenants, months, _inputs(months), progress)
+    return _of_examples(entry, month, progress)
 
 
-def _of_examples(entry: PlanEntry, month: tuple[int, int]) -> Effect:
+def _of_examples(entry: PlanEntry, month: tuple[int, int], progress: Progress) -> Effect:
     months = (month, month)
     examples = [tenant for _size, tenant in reading.examples(plan=entry.name, month=month)]
     tenants = [tenant for tenant in examples if _is_small([tenant], months)]
@@ -121,7 +128,9 @@ def _of_examples(entry: PlanEntry, month: tuple[int, int]) -> Effect:
         "they have not."
     )
     inputs = _inputs(months, " ".join(tenant.slug for tenant in tenants))
-    return _effect(entry, tenants, months, inputs, note) if tenants else Effect(since=inputs.since, note=note)
+    if not tenants:
+        return Effect(since=inputs.since, note=note)
+    return _effect(entry, tenants, months, inputs, progress, note)
 
 
 def _is_small(tenants: Sequence[Tenant], months: Months) -> bool:
@@ -144,12 +153,23 @@ def _tenants(text: str) -> list[Tenant]:
 
 
 def _effect(
-    entry: PlanEntry, tenants: Sequence[Tenant], months: Months, inputs: Effect, note: str = ""
+    entry: PlanEntry,
+    tenants: Sequence[Tenant],
+    months: Months,
+    inputs: Effect,
+    progress: Progress,
+    note: str = "",
 ) -> Effect:
     begun = drafts.start_by([entry], date(*months[0], 1))
-    trials = what_if.simulate_plan(
-        tenants=tenants, months=months, draft=partial(drafts.write, begun), most_in_files=IN_FILES
-    )
+    trials: list[Simulation] = []
+    for start in range(0, len(tenants), what_if.TOGETHER):
+        progress(start, len(tenants))
+        trials += what_if.simulate_plan(
+            tenants=tenants[start : start + what_if.TOGETHER],
+            months=months,
+            draft=partial(drafts.write, begun),
+            most_in_files=IN_FILES,
+        )
     units = units_of({resource for trial in trials for resource, _model, _hours in trial.unpriced})
     rows = sorted((_row(trial, units) for trial in trials), key=lambda row: (-row.rank, row.tenant))
     now = per_currency(amount for row in rows for amount in row.now)

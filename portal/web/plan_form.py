@@ -165,7 +165,7 @@ class _Reading:
                 if rows:
                     data[field.key] = rows
             elif isinstance(value, dict):
-                chosen = {name: _listed(text) for name, text in value.items() if _listed(text)}
+                chosen = {name: _listed(value[name]) for name in SELECTORS if _listed(value[name])}
                 if chosen:
                     data[field.key] = chosen
             elif field.kind == list[str] and not is_chosen(field):

@@ -19,7 +19,7 @@ from portal.web.blocks import account_blocks
 from portal.web.brand import brand_logo, brand_styles, operator_brand
 from portal.web.budget_periods import budget_periods
 from portal.web.budgets import budgets, change_budget, operator_budgets
-from portal.web.close_drafts import draft_pdf, drafts
+from portal.web.close_drafts import draft_documents, draft_pdf, drafts
 from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
@@ -76,7 +76,7 @@ from portal.web.payment_links import (
 )
 from portal.web.payouts import payout, payout_csv
 from portal.web.plan_change import choose_plan, plan_change
-from portal.web.plan_editor import plan_editor
+from portal.web.plan_editor import plan_editor, plan_preview
 from portal.web.plans import plan, plan_list
 from portal.web.quotes import job_quote
 from portal.web.receivables import receivables
@@ -263,10 +263,20 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/plans/", plan_list, name="operator_plans"),
     path("operator/plans/<slug:name>/", plan, name="operator_plan"),
     path("operator/plan-editor/", plan_editor, name="operator_plan_editor"),
+    path("operator/plan-editor/<int:draft>/", plan_preview, name="operator_plan_preview"),
     path("operator/close/", close, name="operator_close"),
     path("operator/close/schedule/", close_schedule, name="operator_close_schedule"),
     path("operator/close/<str:month>/<slug:tenant>/", drafts, name="operator_drafts"),
-    path("operator/close/<str:month>/<slug:tenant>/<int:place>/pdf", draft_pdf, name="operator_draft_pdf"),
+    path(
+        "operator/close/<str:month>/<slug:tenant>/<int:preview>/",
+        draft_documents,
+        name="operator_draft_documents",
+    ),
+    path(
+        "operator/close/<str:month>/<slug:tenant>/<int:preview>/<int:place>/pdf",
+        draft_pdf,
+        name="operator_draft_pdf",
+    ),
     path("operator/bank-transfers/", transfers, name="operator_transfers"),
     path("operator/bank-transfers/<int:transfer>/", one_transfer, name="operator_transfer"),
     path("operator/receivables/", receivables, name="operator_receivables"),

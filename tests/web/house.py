@@ -18,6 +18,7 @@ from billing.models import (
     GatewayPayout,
     Invoice,
     Plan,
+    PreviewKind,
     Quota,
     QuotaEvery,
     QuotaMeasure,
@@ -35,10 +36,24 @@ from clusters.models import Cluster, Quarantined
 from portal.core.tenants.models import Role, Tenant, User
 from portal.core.webhooks import addresses, endpoints
 from portal.core.webhooks.models import Webhook
+from portal.web import previews, tasks
 from tests import builders, stories
 from tests.statements import Line, camt, imported
 
 APRIL = "2026-04-20"  # as far as the cluster has been read
+PLAN_DRAFT = """[[plan]]
+name = "vision-deal"
+currency = "USD"
+charges = ["gpu"]
+from = 2030-01-01
+[[plan.price]]
+meter = "gpu-hour"
+where = { gpu_model = "h100", qos = "low", queue = "gpu" }
+unit_price = "2.50"
+[[plan.price]]
+meter = "gpu-hour"
+unit_price = "2.25"
+"""
 
 
 @dataclass
@@ -146,10 +161,21 @@ class House:
             "<int:place>": "1",
             "<int:row>": str(self.row.pk),
             "<int:export>": "1",
+            "<int:preview>": str(a_preview(PreviewKind.DOCUMENTS, month="2026-03", tenant="vision-lab")),
+            "<int:draft>": str(
+                a_preview(PreviewKind.PLAN, plan="vision-deal", text=PLAN_DRAFT, form=None, effect=None)
+            ),
             "<slug:kind>": "hold",
             "<slug:finding>": "idle-tail",
             "<path:page>": "explanation/efficiency",
         }
+
+
+def a_preview(kind: PreviewKind, **inputs: str | None) -> int:
+    """The id of one that a worker has computed."""
+    row = previews.request_preview(kind, inputs=inputs, by="op@cluster.example", moment=datetime.now(UTC))
+    tasks.perform_preview(preview_id=row.pk)
+    return row.pk
 
 
 def a_house(*, close: bool = True) -> House:

@@ -82,7 +82,8 @@ NOT_YET = {
     "t/<slug:slug>/payment/confirm/<uuid:attempt>/": 404,
     "t/<slug:slug>/invoices/<path:number>/pdf": 409,
     "t/<slug:slug>/invoices/<path:number>/evidence": 409,
-    "operator/close/<str:month>/<slug:tenant>/<int:place>/pdf": 404,
+    "operator/close/<str:month>/<slug:tenant>/": 302,  # to what a worker draws up for whoever comes
+    "operator/close/<str:month>/<slug:tenant>/<int:preview>/<int:place>/pdf": 404,
 }
 OWN = {"t/<slug:slug>/team/leave/", "t/<slug:slug>/notifications/change/"}  # what every member may do
 OPERATORS = [route for route in OURS if route.startswith("operator/")]

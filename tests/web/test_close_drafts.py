@@ -11,8 +11,10 @@ from pypdf import PdfReader
 
 from billing.models import ApprovalLimit, Invoice
 from tests import builders, sharing, stories
+from tests.web import previewing
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
 from tests.web.house import House, a_house, page, signed_in
+from tests.web.previewing import opened
 from tests.web.test_closing import MARCH, post, work
 from tests.web.test_overview import words
 from tests.web.test_reports_in_a_browser import sign_in
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_django.live_server_helper import LiveServer
 
 DRAFT = "/operator/close/2026-03/vision-lab/"
-PDF = f"{DRAFT}1/pdf"
 
 
 begun, house = sharing.fixtures(partial(a_house, close=False), "house")
@@ -37,18 +38,20 @@ def test_the_preview_leads_to_the_drafts(house: House) -> None:
     post(op, act="issue", confirmed="yes")
     work()
     assert f'href="{DRAFT}"' not in page(house.op, MARCH)
-    assert "INV-2026-0002 is already issued." in page(house.op, DRAFT)
+    assert "INV-2026-0002 is already issued." in opened(op, DRAFT).content.decode()
 
 
 @pytest.mark.django_db
 def test_a_draft_looks_as_the_invoice_will(house: House) -> None:
-    shown = page(house.op, DRAFT)
+    op = signed_in(house.op)
+    answer = opened(op, DRAFT)
+    pdf, shown = f"{answer.request['PATH_INFO']}1/pdf", answer.content.decode()
     text = words(shown)
     assert "Vision Lab Draft What issuing March 2026 now would send. No number is used" in text
     assert "Total $13.00" in text
     assert "/t/vision-lab/" not in shown.partition("<main")[2]  # nothing of it can be opened yet
-    assert f'href="{PDF}"' in shown
-    answer = signed_in(house.op).get(PDF)
+    assert f'href="{pdf}"' in shown
+    answer = op.get(pdf)
     assert answer["Content-Disposition"] == 'inline; filename="draft-2026-03-vision-lab.pdf"'
     pdf_text = " ".join(PdfReader(io.BytesIO(answer.content)).pages[0].extract_text().split())
     assert "DRAFT" in pdf_text
@@ -70,7 +73,7 @@ def test_what_is_parked_is_opened_before_it_is_approved(house: House) -> None:
     shown = page(house.op, MARCH)
     assert shown.count(f'href="{DRAFT}"') == 2  # beside the decision, and in the table
     assert "Held for approval Open the draft. Issuing the month lists it above" in words(shown)
-    text = words(page(house.op, DRAFT))
+    text = words(opened(signed_in(house.op), DRAFT).content.decode())
     assert "13.00 USD is more than 10.00 USD" in text
     assert "Total $13.00" in text
 
@@ -78,15 +81,17 @@ def test_what_is_parked_is_opened_before_it_is_approved(house: House) -> None:
 @pytest.mark.django_db
 def test_what_is_none_is_not_there(house: House) -> None:
     op = signed_in(house.op)
+    drafts = opened(op, DRAFT).request["PATH_INFO"]
     for path in (
         "/operator/close/2026-13/vision-lab/",
         "/operator/close/1999-01/vision-lab/",
         "/operator/close/2026-03/no-such-lab/",
-        f"{DRAFT}2/pdf",
-        f"{DRAFT}0/pdf",
+        f"{drafts}2/pdf",
+        f"{drafts}0/pdf",
     ):
         assert op.get(path).status_code == 404, path
-    for path in (DRAFT, PDF):
+    assert op.get(f"{DRAFT}1234567/")["Location"] == DRAFT  # deleted since: drawn up anew
+    for path in (DRAFT, drafts, f"{drafts}1/pdf"):
         assert signed_in(house.ann).get(path).status_code == 404, path
 
 
@@ -136,7 +141,11 @@ def test_the_confirmation_counts_what_stands_beside_invoices(house: House) -> No
 def test_it_fits_any_screen(live_server: LiveServer, width: int, theme: Theme) -> None:
     a_house(close=False)
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
-        sign_in(seen.page, live_server.url, "op@cluster.example", DRAFT)
+        sign_in(seen.page, live_server.url, "op@cluster.example", "/operator/")
+        seen.page.goto(f"{live_server.url}{DRAFT}")
+        seen.page.wait_for_selector("text=Waiting for a worker.")
+        previewing.work_beside()
+        seen.page.wait_for_selector("text=PDF, marked as draft")
         assert seen.page.get_by_role("link", name="PDF, marked as draft").is_visible()
         assert seen.overflow() <= 0
         assert seen.complaints() == []

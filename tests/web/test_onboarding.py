@@ -21,6 +21,7 @@ from portal.core.tenants.models import OperatorRole, Tenant, User
 from portal.web import file_uploads
 from tests import builders
 from tests.web.house import signed_in
+from tests.web.previewing import opened
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
@@ -122,7 +123,7 @@ def test_from_an_empty_database_to_the_first_draft_in_the_browser_alone(op: Clie
     assert "The drafts of March 2026, as a close would write them now." in text
     slug = Tenant.objects.order_by("name").values_list("slug", flat=True)[0]
     assert f"/operator/close/2026-03/{slug}/" in op.get(SETUP).content.decode()
-    draft = shown(op, f"/operator/close/2026-03/{slug}/")
+    draft = words(opened(op, f"/operator/close/2026-03/{slug}/").content.decode())
     assert "$2.50" in draft, draft
     assert "Total $" in draft
 

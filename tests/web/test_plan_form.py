@@ -32,6 +32,7 @@ from tests.scenarios.test_plans_written_back import FULL, MODELS, rows
 from tests.scenarios.test_simulate_plan import STANDARD
 from tests.web.forms import fields
 from tests.web.house import a_house, signed_in
+from tests.web.previewing import computed
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
@@ -120,7 +121,7 @@ class Editor:
     def press(self, act: str, **typed: str) -> str:
         sent = fields(self.html) | {"act": [act]}
         sent |= {f"plan.{name.replace('__', '.')}": [value] for name, value in typed.items()}
-        answer = self.op.post(EDITOR, sent, follow=True)
+        answer = computed(self.op, self.op.post(EDITOR, sent))
         assert answer.status_code == 200
         self.html = answer.content.decode()
         return self.text
@@ -339,7 +340,7 @@ def test_whatever_is_sent_is_answered_with_sentences(op: Client) -> None:
     row_acts = ("add", "add price.7.tiers", "add quota", "remove price.x", "up .")
     for form in HOSTILE:
         for act in ("preview", "publish", "try", "toml", "form", *row_acts):
-            answer = op.post(EDITOR, form | {"act": act})
+            answer = computed(op, op.post(EDITOR, form | {"act": act}))
             assert answer.status_code == 200
             assert "Publish from" not in words(answer.content.decode())
     assert Plan.objects.count() == 2

@@ -19,6 +19,7 @@ from tests import builders, sharing, stories
 from tests.scenarios.test_simulate_plan import STANDARD
 from tests.terms import VOLUME, a_version
 from tests.web.house import House, a_house, page, signed_in
+from tests.web.previewing import computed
 from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
@@ -53,7 +54,7 @@ def sent(op: Client, text: str = DRAFT, act: str = "preview", **more: str) -> st
 
 
 def posted(op: Client, form: dict[str, str]) -> str:
-    answer = op.post("/operator/plan-editor/", form, follow=True)
+    answer = computed(op, op.post("/operator/plan-editor/", form))
     assert answer.status_code == 200
     return answer.content.decode()
 

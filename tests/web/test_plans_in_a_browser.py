@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from tests.builders import PASSWORD
 from tests.terms import GRADUATED, VOLUME, a_version
+from tests.web import previewing
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
 from tests.web.house import a_house
 from tests.web.test_plans import DRAFT
@@ -43,6 +44,9 @@ def test_a_version_is_written_looked_at_and_published(live_server: LiveServer) -
         page.click("button:text('Add tier')")
         page.wait_for_selector("#price\\.0\\.tiers\\.2")
         page.click(".btn-primary:text('Preview')")
+        page.wait_for_selector("text=Waiting for a worker.")
+        previewing.work_beside()
+        page.click("text=Reload to see the progress.")
         page.wait_for_selector("text=Effect on January 2026 to March 2026")
         assert page.is_visible("text=Above 100 GPU-hours the total drops")
         page.click("text=Show as table")

@@ -1,0 +1,235 @@
+"""Op previews documents and plans while a worker computes them, whatever becomes of the worker."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from billing.documents import job_users
+from billing.invoicing import month_close
+from billing.models import Invoice, PlanVersion, Preview, Subscription
+from billing.simulation import what_if
+from portal.core import locks
+from portal.core.locks import Work
+from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
+from portal.web import plan_effect, previews, tasks
+from tests import builders, sharing, stories
+from tests.web.house import PLAN_DRAFT, House, a_house, signed_in
+from tests.web.previewing import computed, work
+from tests.web.test_overview import words
+from tests.web.test_page_weight import QUERIES, is_question, weighed
+
+pytestmark = pytest.mark.django_db
+
+DRAFT = "/operator/close/2026-03/vision-lab/"
+EDITOR = "/operator/plan-editor/"
+
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
+
+
+@pytest.fixture
+def op(house: House) -> Client:
+    return signed_in(house.op)
+
+
+def shown(op: Client, address: str) -> str:
+    answer = op.get(address, headers={"HX-Request": "true"})
+    assert "<html" not in answer.text
+    return answer.text
+
+
+def preview() -> Preview:
+    return Preview.objects.get()
+
+
+def test_the_documents_of_a_close_are_drawn_up_by_a_worker_and_watched_meanwhile(
+    house: House, op: Client
+) -> None:
+    address = op.get(DRAFT)["Location"]
+    assert op.get(DRAFT)["Location"] == address  # pressed twice, it is the same
+    part = shown(op, address)
+    assert 'hx-trigger="every 1s"' in part
+    assert "Waiting for a worker." in part
+    assert not Invoice.objects.exists()
+    outbox.drain()  # wakes a worker up, as the schedule does
+    work()
+    part = shown(op, address)
+    assert "hx-trigger" not in part
+    assert "Total $13.00" in words(part)
+    assert re.search(r"As of \d+ \w+ 20\d\d, \d\d:\d\d:\d\d UTC.", words(part))
+    assert not Invoice.objects.exists()
+    assert op.get(DRAFT)["Location"] != address  # who comes again sees it as it is then
+
+
+def test_neither_page_takes_more_than_20_queries(house: House, op: Client) -> None:
+    stories.close("2026-03")
+    type(house.vision).objects.update(corrections="credit-note")
+    late = builders.a_job(
+        job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 12:00"
+    )
+    april = builders.a_job(started="2026-04-02 10:00", ended="2026-04-02 20:00")
+    builders.ingest(house.cluster, late, april, as_of="2026-05-01")
+    documents = op.get("/operator/close/2026-04/vision-lab/")["Location"]
+    with CaptureQueriesContext(connection) as queries:
+        plan = op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"})["Location"]
+    assert sum(is_question(query["sql"]) for query in queries) <= QUERIES
+    work()
+    assert "Credit note" in op.get(documents).text
+    assert "Effect on" in op.get(plan).text
+    paths = "/operator/close/2026-04/vision-lab/", documents, f"{documents}2/pdf", plan
+    assert {path: count for path in paths if (count := weighed(op, path)[2]) > QUERIES} == {}
+
+
+def test_a_draft_is_below_its_form_as_it_was_typed_and_publishes_what_was_previewed(op: Client) -> None:
+    text = f"# for the new nodes\n{PLAN_DRAFT}"
+    address = op.post(EDITOR, {"text": text, "act": "preview"})["Location"]
+    html = op.get(address).text
+    assert "# for the new nodes" in html
+    assert "Waiting for a worker." in html
+    assert "Publish from" not in html
+    work()
+    part = shown(op, address)
+    assert "Publish from 1 Jan 2030" in words(part)
+    checked = re.search(r'name="checked" value="(\w+)"', part)
+    assert checked is not None
+    answer = op.post(EDITOR, {"text": text, "act": "publish", "checked": checked[1]}, follow=True)
+    assert "Plan vision-deal from 2030-01-01 published." in words(answer.text)
+    assert PlanVersion.objects.filter(effective_from="2030-01-01").exists()
+
+
+def test_the_effect_on_many_tenants_tells_how_many_are_done(
+    house: House, op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(what_if, "TOGETHER", 1)
+    Subscription.objects.update(plan=house.vision.subscriptions.get().plan)
+    address = op.post(EDITOR, {"text": PLAN_DRAFT, "act": "try", "since": "2026-03"})["Location"]
+    simulate, parts = what_if.simulate_plan, []
+
+    def watched(**values: object) -> object:
+        parts.append(shown(op, address))
+        return simulate(**values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(what_if, "simulate_plan", watched)
+    work()
+    assert [re.findall(r'<progress value="(\d)" max="(\d)"', part) for part in parts] == [
+        [("0", "2")],
+        [("1", "2")],
+    ]
+    assert "A worker computes it." in parts[0]
+    assert "Effect on March 2026" in shown(op, address)
+
+
+def test_too_many_jobs_are_refused_in_words_and_the_rest_of_the_preview_is_shown(
+    op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_effect, "AT_ONCE", 1)
+    answer = computed(op, op.post(EDITOR, {"text": PLAN_DRAFT, "act": "try", "since": "2026-03"}))
+    text = words(answer.text)
+    assert "These are 2 jobs, more than a preview simulates (1)" in text
+    assert "Changes to the version of 1 Jan 2017" in text
+    assert 'value="2026-03"' in answer.text
+
+
+def test_what_a_dead_worker_began_is_begun_anew_and_given_up_in_the_end(op: Client) -> None:
+    address = op.get(DRAFT)["Location"]
+    Preview.objects.update(attempts=1, started_at=builders.at("2026-04-20"))  # as one that was killed left it
+    assert "A worker computes it." in shown(op, address)
+    work()
+    assert "Total $13.00" in words(shown(op, address))
+    again = op.get(DRAFT)["Location"]
+    Preview.objects.unfinished().update(attempts=previews.ATTEMPTS)
+    work()
+    assert "begun several times and never ended" in shown(op, again)
+    assert f'href="{DRAFT}"' in shown(op, again)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_do_not_compute_the_same() -> None:
+    op = signed_in(a_house(close=False).op)
+    op.get(DRAFT)
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s, %s)", [int(Work.PREVIEWING), preview().pk])
+        work()
+        assert preview().attempts == 0
+    finally:
+        other.close()
+    with locks.alone(Work.PREVIEWING, preview().pk) as ours:
+        assert ours
+    work()
+    assert preview().ended_at is not None
+
+
+def test_a_failure_is_a_sentence_and_its_reason_is_in_the_log(
+    op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(**_: object) -> None:
+        raise ArithmeticError("a sum does not close")
+
+    monkeypatch.setattr(month_close, "close_month", broken)
+    address = op.get(DRAFT)["Location"]
+    work()
+    part = shown(op, address)
+    assert "It could not be computed: the worker’s log says why. Try again." in words(part)
+    assert "a sum does not close" not in part
+
+
+def test_without_workers_the_page_says_so(op: Client) -> None:
+    address = op.get(DRAFT)["Location"]
+    Preview.objects.update(requested_at=preview().requested_at - previews.LATE)
+    assert "No worker has taken it up yet: see whether workers run." in shown(op, address)
+
+
+def test_what_another_release_computed_is_not_shown(op: Client) -> None:
+    address = op.get(DRAFT)["Location"]
+    work()
+    Preview.objects.update(result=b'{"drafts": 1}')
+    assert "It was computed by another release of ClusterTab: preview it again." in shown(op, address)
+    assert op.get(f"{address}1/pdf").status_code == 404
+
+
+def test_a_preview_is_deleted_after_a_day_and_as_names_are_erased(house: House, op: Client) -> None:
+    address = op.get(DRAFT)["Location"]
+    now = preview().requested_at
+    previews.forget_old(moment=now + previews.RETENTION - timedelta(seconds=1))
+    assert Preview.objects.exists()
+    previews.forget_old(moment=now + previews.RETENTION)
+    assert op.get(address)["Location"] == DRAFT
+    op.get(DRAFT)
+    job_users.erase_users(house.vision, names=["ben"])
+    assert not Preview.objects.exists()
+    address = op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"})["Location"]
+    Preview.objects.all().delete()
+    assert "That preview was deleted. Begin the draft anew." in words(op.get(address, follow=True).text)
+
+
+def test_the_schedule_wakes_workers_up_for_what_waits(op: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    op.get(DRAFT)
+    assert OutboxMessage.objects.filter(task="portal.web.tasks.previews_due").count() == 1
+    sent: list[object] = []
+    monkeypatch.setattr(tasks.perform_preview, "apply_async", lambda **values: sent.append(values))
+    tasks.previews_due()
+    assert sent == [{"kwargs": {"preview_id": preview().pk}}]
+    work()
+    tasks.previews_due()
+    assert len(sent) == 1
+
+
+def test_nobody_else_sees_it(house: House, op: Client) -> None:
+    addresses = [
+        op.get(DRAFT)["Location"],
+        op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"})["Location"],
+    ]
+    work()
+    for person in (house.ann, house.eve):
+        assert [signed_in(person).get(address).status_code for address in addresses] == [404, 404]
+    wrong_month = addresses[0].replace("2026-03", "2026-04")
+    assert op.get(wrong_month)["Location"] == "/operator/close/2026-04/vision-lab/"
