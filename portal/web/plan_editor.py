@@ -10,6 +10,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -157,17 +158,19 @@ def _act(request: HttpRequest, frame: PageFrame) -> HttpResponse:
             return _publish(request, entry)
     except ConfigError as error:
         return _answer(request, frame, replace(page, errors=error.sentences))
-    if act == "publish":
-        messages.warning(
-            request, _("Not published yet: the draft, or what it is compared with, has changed.")
-        )
     row = previews.request_preview(
         PreviewKind.PLAN,
         inputs=inputs | {"plan": entry.name},
         by=str(request.user),
         moment=datetime.now(UTC),
     )
-    return redirect("operator_plan_preview", row.pk)
+    address = reverse("operator_plan_preview", args=[row.pk])
+    if act == "publish":
+        messages.warning(
+            request, _("Not published yet: the draft, or what it is compared with, has changed.")
+        )
+        return redirect(address)
+    return redirect(f"{address}#preview")  # below the form, which may be long
 
 
 def _turned(page: EditorPage, entry: PlanEntry, act: str) -> EditorPage:
