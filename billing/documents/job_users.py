@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import pgtrigger
 from django.db import connection, transaction
 
-from billing.models import Preview
+from billing.models import Preview, PreviewKind
 from clusters import ledger
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
@@ -99,7 +99,7 @@ def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
         count = int(cursor.rowcount)
         cursor.execute(sql.TRANSACTION)
         erasure, begun_at = cursor.fetchone()
-    Preview.objects.all().delete()  # also of those that a worker computes: it finds no row for its result
+    Preview.objects.filter(kind=PreviewKind.DOCUMENTS, inputs__tenant=tenant.slug).delete()
     outbox.add("billing.reports.tasks.forget_efficiency", tenant_id=tenant.pk)
     outbox.add(
         "billing.reports.tasks.forget_names_in_focus_exports", erasure=erasure, begun_at=begun_at.isoformat()

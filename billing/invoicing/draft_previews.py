@@ -17,7 +17,7 @@ from django.db.models import Q
 from billing.catalog import billing_periods
 from billing.documents import build
 from billing.documents.invoice import InvoiceDocument
-from billing.invoicing import month_close
+from billing.invoicing import month_close, numbering
 from billing.invoicing.close_results import TenantClose
 from billing.models import BillingPeriod, Invoice, InvoiceState
 from portal.core.tenants.models import Tenant
@@ -50,6 +50,7 @@ def read_drafts(
     What waits for approval is a document, too: it is looked at before it is approved.
     """
     with transaction.atomic():
+        numbering.lock_tenants([tenant])  # or a close that cannot have it would be told as one that failed
         issued_ids = set(Invoice.objects.issued().filter(tenant=tenant).values_list("pk", flat=True))
         (closed,) = month_close.close_month(
             tenants=[tenant], year=year, month=month, moment=moment, accept_incomplete=accept_incomplete

@@ -27,10 +27,10 @@ class Preview(models.Model):
 
     kind = models.CharField(max_length=9, choices=PreviewKind.choices)
     inputs = models.JSONField(help_text="What is previewed, as its page requested it.")
-    requested_by = models.CharField(max_length=200)
+    requested_by = models.CharField(max_length=254)
     requested_at = models.DateTimeField()
     attempts = models.PositiveSmallIntegerField(default=0, help_text="Workers that took it up.")
-    started_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True, help_text="The moment that it shows.")
     done = models.PositiveIntegerField(default=0, help_text="Parts; 0 where it has only one.")
     total = models.PositiveIntegerField(default=0, help_text="Parts.")
     ended_at = models.DateTimeField(null=True)

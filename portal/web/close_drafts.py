@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 
 from billing.documents import pdf as pdfs
 from billing.documents.typesetting import TypesettingError
@@ -18,6 +21,7 @@ from portal.web.access_decorators import answer, operator_page
 from portal.web.closing import month_name
 from portal.web.draft_documents import DraftDocuments
 from portal.web.page_frame import PageFrame
+from portal.web.previews import PreviewError
 
 
 @operator_page("close")
@@ -27,9 +31,12 @@ def drafts(request: HttpRequest, frame: PageFrame, month: str, tenant: str) -> H
     now = _now()
     _check_month(month, now)
     get_object_or_404(Tenant, slug=tenant)
-    row = previews.request_preview(
-        PreviewKind.DOCUMENTS, inputs={"month": month, "tenant": tenant}, by=str(request.user), moment=now
-    )
+    inputs = {"month": month, "tenant": tenant}
+    try:
+        row = previews.request_preview(PreviewKind.DOCUMENTS, inputs=inputs, by=str(request.user), moment=now)
+    except PreviewError as refusal:
+        messages.error(request, sentence(refusal))
+        return redirect(f"{reverse('operator_close')}?{urlencode({'month': month})}")
     return redirect("operator_draft_documents", month, tenant, row.pk)
 
 

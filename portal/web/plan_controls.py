@@ -12,7 +12,6 @@ from functools import partial
 from django.utils.translation import gettext as _
 
 from billing.models import PeriodTotal, Resource
-from billing.models.plans import SELECTORS
 from billing.rules.meters import Meter
 from billing.rules.tiers import Scale
 from clusters.models import CapacityInterval, Cluster, DeclaredMeter
@@ -191,7 +190,7 @@ def _controls(kind: type[Entry], raw: RawTable, path: str, offered: Offers) -> l
         if kind is PlanEntry and field.key in ON_PAGE:
             continue
         if isinstance(value, dict):
-            controls += [_selector(name, value[name], f"{path}.{field.key}.{name}") for name in SELECTORS]
+            controls += [_selector(name, text, f"{path}.{field.key}.{name}") for name, text in value.items()]
         elif field.entry is None and _goes_with(kind, field.key, raw):
             controls.append(_control(kind, field, value, f"{path}.{field.key}", offered))
     return controls

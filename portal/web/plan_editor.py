@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -20,13 +20,16 @@ from portal.config_file.export import entry_text, plan_entry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import ConfigError
 from portal.core.tenants.access import Right
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web import plan_controls, plan_form, plan_previews, plan_templates, previews
 from portal.web.access_decorators import answer, operator_page
 from portal.web.page_frame import PageFrame
 from portal.web.plan_controls import PlanForm
+from portal.web.plan_effect import Effect
 from portal.web.plan_form import RawTable
 from portal.web.plan_previews import PlanPreview
+from portal.web.previews import PreviewError
 
 LONGEST = 200_000  # characters of a draft
 TOO_LONG = gettext_noop(
@@ -47,6 +50,7 @@ class EditorPage:
     progress: str = ""  # "" once the preview is there
     refresh: str = ""
     result: PlanPreview | None = None
+    chosen: Effect = field(default_factory=Effect)  # of which months and tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +71,27 @@ def plan_editor(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 
 @operator_page("plans")
-def plan_preview(request: HttpRequest, frame: PageFrame, draft: int) -> HttpResponse:
+def plan_preview(request: HttpRequest, frame: PageFrame, plan_preview: int) -> HttpResponse:
     """The draft in the editor, and below it what a worker computes of it."""
-    row = previews.find_preview(PreviewKind.PLAN, draft)
+    row = previews.find_preview(PreviewKind.PLAN, plan_preview)
+    if row is None and request.headers.get("HX-Request") == "true":  # the form above stays
+        return render(request, "operator/_preview_deleted.html")
     if row is None:
-        messages.warning(request, _("That preview was deleted. Begin the draft anew."))
+        messages.warning(request, _("That preview was deleted: start a new draft."))
         return redirect("operator_plans")
     text, raw = row.inputs["text"], row.inputs["form"]
+    result = previews.result_of(row, PlanPreview)
+    chosen = (result.effect if result else None) or Effect(**(row.inputs["effect"] or {}))
     page = EditorPage(
         plan=row.inputs["plan"],
         text=text,
         preview=row,
         progress=previews.progress_text(row, moment=datetime.now(UTC)),
         refresh="" if row.ended_at else previews.REFRESH,
-        result=previews.result_of(row, PlanPreview),
+        result=result,
+        chosen=chosen,
     )
-    return _answer(request, frame, page if raw is None else _as_form(page, raw))
+    return _answer(request, frame, page if raw is None else _as_form(page, plan_form.completed(raw)))
 
 
 def _answer(request: HttpRequest, frame: PageFrame, page: EditorPage) -> HttpResponse:
@@ -158,12 +167,15 @@ def _act(request: HttpRequest, frame: PageFrame) -> HttpResponse:
             return _publish(request, entry)
     except ConfigError as error:
         return _answer(request, frame, replace(page, errors=error.sentences))
-    row = previews.request_preview(
-        PreviewKind.PLAN,
-        inputs=inputs | {"plan": entry.name},
-        by=str(request.user),
-        moment=datetime.now(UTC),
-    )
+    try:
+        row = previews.request_preview(
+            PreviewKind.PLAN,
+            inputs=inputs | {"plan": entry.name},
+            by=str(request.user),
+            moment=datetime.now(UTC),
+        )
+    except PreviewError as refusal:
+        return _answer(request, frame, replace(page, errors=[sentence(refusal)]))
     address = reverse("operator_plan_preview", args=[row.pk])
     if act == "publish":
         messages.warning(

@@ -27,10 +27,10 @@ from portal.web import format as say
 from portal.web.cost_explorer import signed, signed_percent
 from portal.web.previews import Progress
 
-AT_ONCE = 1_000_000  # records that a preview simulates; more is for the command
-AT_FIRST = 200_000  # that are simulated before anybody asks for it
-IN_FILES = 200_000  # of these at most jobs of dropped months, which are read from files
-OWNERS = 100  # tenants that a preview reads files of: some 0.5 s each
+AT_ONCE = 200_000  # records that a preview simulates; more is for the command
+AT_FIRST = 50_000  # that are simulated before anybody asks for it
+IN_FILES = 50_000  # of these at most jobs of dropped months, which are read from files
+OWNERS = 20  # tenants that a preview reads files of: some 0.5 s each
 LAST_MONTHS = 3
 SHOWN = 20  # tenants
 

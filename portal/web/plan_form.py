@@ -71,6 +71,20 @@ def _raw(tree: Mapping[str, Any], kind: type[Entry]) -> RawTable:
     return raw
 
 
+def completed(stored: RawTable, kind: type[Entry] = PlanEntry) -> RawTable:
+    """What was typed as a row of the database has it: in the order of the fields, and with those that are new since."""
+    raw = _raw({}, kind)
+    for field in fields_of(kind):
+        value: Any = stored.get(field.key, raw[field.key])
+        if field.rule.read is not None:
+            raw[field.key] |= value
+        elif field.entry is not None:
+            raw[field.key] = [completed(row, field.entry) for row in value]
+        else:
+            raw[field.key] = value
+    return raw
+
+
 def is_chosen(field: Field) -> bool:
     """Whether several of a list can be chosen; other lists are typed, with commas."""
     return field.key == "charges"
@@ -165,7 +179,7 @@ class _Reading:
                 if rows:
                     data[field.key] = rows
             elif isinstance(value, dict):
-                chosen = {name: _listed(value[name]) for name in SELECTORS if _listed(value[name])}
+                chosen = {name: _listed(text) for name, text in value.items() if _listed(text)}
                 if chosen:
                     data[field.key] = chosen
             elif field.kind == list[str] and not is_chosen(field):

@@ -44,7 +44,7 @@ def entry_of(inputs: Mapping[str, Any]) -> PlanEntry:
     """The draft of the inputs: `text`, which is TOML, or else `form`, as it was typed. ConfigError where it is none."""
     if inputs["form"] is None:
         return drafts.one_plan(inputs["text"])
-    return drafts.dated(plan_form.entry_of(inputs["form"]))
+    return drafts.dated(plan_form.entry_of(plan_form.completed(inputs["form"])))
 
 
 def digest_of(entry: PlanEntry) -> str:
@@ -70,14 +70,16 @@ def compute(inputs: Mapping[str, Any], moment: datetime, progress: Progress) -> 
         replaces=of_same_day(plan=entry.name, begins=entry.begins) is not None,
     )
     month = reading.last_month(moment=moment)
-    if inputs["effect"] is None:
-        return replace(preview, effect=first_effect(entry, month=month, progress=progress))
-    since, until, tenants = (inputs["effect"][name] for name in EFFECT_INPUTS)
     try:
-        effect = effect_of(entry, since=since, until=until, tenants=tenants, month=month, progress=progress)
-    except BadInputError as error:
-        effect = Effect(since=since, until=until, tenants=tenants)
-        return replace(preview, errors=error.sentences, effect=effect)
+        if inputs["effect"] is None:
+            effect = first_effect(entry, month=month, progress=progress)
+        else:
+            since, until, tenants = (inputs["effect"][name] for name in EFFECT_INPUTS)
+            effect = effect_of(
+                entry, since=since, until=until, tenants=tenants, month=month, progress=progress
+            )
+    except (ConfigError, BadInputError) as error:
+        return replace(preview, errors=error.sentences)
     return replace(preview, effect=effect)
 
 

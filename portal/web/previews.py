@@ -6,19 +6,21 @@ no page should while somebody waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 import structlog
-from django.db import transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
 
 from billing.models import Preview, PreviewKind
+from clusters.month_file_fetches import FilesNeededError
+from portal import patience
 from portal.core import locks, replica
 from portal.core.locks import Work
 from portal.core.outbox import outbox
@@ -31,10 +33,11 @@ RETENTION: Final = timedelta(days=1)
 """After that a preview is deleted: what it shows is old, and has names and addresses of tenants."""
 LATE: Final = timedelta(seconds=20)
 """After that a page says that no worker has taken it up."""
+MOST_WAITING: Final = 5
+"""Unfinished previews of one person: PDFs wait for the same worker."""
+PATIENCE: Final = "20s"
+"""How long a worker waits for a row that somebody else changes: as long as a page."""
 REFRESH = "every 1s"
-FAILED = gettext_noop("It could not be computed: the worker’s log says why. Try again.")
-GIVEN_UP = gettext_noop("Its computing was begun several times and never ended: the worker’s log says why.")
-OTHER_RELEASE = gettext_noop("It was computed by another release of ClusterTab: preview it again.")
 
 Progress = Callable[[int, int], None]
 """Gets how many parts are done, and of how many. Not within a transaction, which would take it back."""
@@ -42,22 +45,40 @@ Progress = Callable[[int, int], None]
 Compute = Callable[[Mapping[str, Any], datetime, Progress], object]
 """Makes the result of the inputs as of a moment, of values that msgspec and `_encode` write."""
 
+
+class PreviewError(CodedError):
+    """There is no preview; the message says why and what to do."""
+
+    sentences: ClassVar[Mapping[str, str]] = {
+        "abandoned": "The preview was started several times and never ended: the worker’s log says why.",
+        "busy": "A tenant of the preview is being closed or rated: try again in a minute.",
+        "failed": "The preview failed: the worker’s log says why. Try again.",
+        "other-release": "The preview is of another release of ClusterTab: preview it again.",
+        "too-many": "{count} previews of yours are still computed: wait until one is ready, then try again.",
+    }
+
+
 T = TypeVar("T")
 
 log = structlog.get_logger("portal.web.previews")
 
 
 def request_preview(kind: PreviewKind, *, inputs: Mapping[str, Any], by: str, moment: datetime) -> Preview:
-    """Have a worker compute it; the same one where the person waits for it already."""
+    """Have a worker compute it; the same one where the person waits for it and no worker has begun it.
+
+    Raises PreviewError where MOST_WAITING of the person's wait.
+    """
     replica.ask_primary()
     with transaction.atomic():
-        unfinished = Preview.objects.unfinished().filter(requested_at__gt=moment - RETENTION)
-        row, is_new = unfinished.get_or_create(
-            kind=kind, inputs=dict(inputs), requested_by=by, defaults={"requested_at": moment}
-        )
-        if is_new:
-            outbox.add("portal.web.tasks.previews_due")
-    return row
+        locks.hold_name(f"previews of {by}")
+        unfinished = Preview.objects.unfinished().filter(requested_by=by, requested_at__gt=moment - RETENTION)
+        same = unfinished.filter(kind=kind, inputs=dict(inputs), started_at=None).first()
+        if same is not None:
+            return same
+        if (count := unfinished.count()) >= MOST_WAITING:
+            raise PreviewError("too-many", count=count)
+        outbox.add("portal.web.tasks.previews_due")
+        return Preview.objects.create(kind=kind, inputs=dict(inputs), requested_by=by, requested_at=moment)
 
 
 def find_preview(kind: PreviewKind, preview_id: int, **inputs: str) -> Preview | None:
@@ -77,35 +98,51 @@ def perform_preview(
         row = Preview.objects.unfinished().filter(pk=preview_id).first() if ours else None
         if row is None:
             return
-        rows = Preview.objects.filter(pk=preview_id)
-        rows.update(attempts=F("attempts") + 1, started_at=clock())
+        rows, moment = Preview.objects.filter(pk=preview_id), clock()
+        rows.update(attempts=F("attempts") + 1, started_at=moment)
 
         def record_progress(done: int, total: int) -> None:
             rows.update(done=done, total=total)
 
         result, error = None, ""
-        if row.attempts >= ATTEMPTS:
-            error = _(GIVEN_UP)
-        else:
-            try:
-                computed = compute[PreviewKind(row.kind)](row.inputs, clock(), record_progress)
-                result = msgspec.json.encode(computed, enc_hook=_encode)
-            except CodedError as refusal:
-                error = sentence(refusal)
-            except Exception:
-                log.exception("preview not computed", kind=row.kind, preview=preview_id)
-                error = _(FAILED)
+        try:
+            if row.attempts >= ATTEMPTS:
+                raise PreviewError("abandoned")
+            with _short_waits():
+                computed = compute[PreviewKind(row.kind)](row.inputs, moment, record_progress)
+            result = msgspec.json.encode(computed, enc_hook=_encode)
+        except FilesNeededError:  # the task is done again once they are fetched
+            rows.update(attempts=F("attempts") - 1)
+            raise
+        except CodedError as refusal:
+            log.warning("preview refused", kind=row.kind, preview=preview_id, reason=str(refusal))
+            error = sentence(refusal)
+        except Exception as failure:
+            log.exception("preview not computed", kind=row.kind, preview=preview_id)
+            error = sentence(PreviewError("busy" if patience.ran_out(failure) else "failed"))
         rows.update(result=result, error=error, ended_at=clock())
 
 
-def result_of(row: Preview, kind: type[T]) -> T | None:
+@contextmanager
+def _short_waits() -> Iterator[None]:
+    """Somebody waits for it, and others wait for the same worker."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, false)", [PATIENCE])
+    try:
+        yield
+    finally:
+        with suppress(DatabaseError), connection.cursor() as cursor:  # gone with its connection otherwise
+            cursor.execute("RESET lock_timeout")
+
+
+def result_of(row: Preview, shape: type[T]) -> T | None:
     """What was computed, as this type; None where it is not there yet, or failed, which `row.error` says."""
     if row.result is None:
         return None
     try:
-        return msgspec.json.decode(bytes(row.result), type=kind, dec_hook=_decode)
+        return msgspec.json.decode(bytes(row.result), type=shape, dec_hook=_decode)
     except msgspec.MsgspecError:
-        row.error = _(OTHER_RELEASE)
+        row.error = sentence(PreviewError("other-release"))
         return None
 
 
@@ -114,7 +151,7 @@ def progress_text(row: Preview, *, moment: datetime) -> str:
     if row.ended_at is not None:
         return ""
     if row.started_at is not None:
-        return _("A worker computes it.")
+        return _("Being computed.")
     if moment - row.requested_at < LATE:
         return _("Waiting for a worker.")
     return _("No worker has taken it up yet: see whether workers run.")

@@ -13,7 +13,7 @@ from billing.models import Preview, PreviewKind
 def previews_due(**_: object) -> None:
     """Tell workers which previews are to be computed; one whose worker died is computed again so."""
     for preview_id in Preview.objects.unfinished().order_by("pk").values_list("pk", flat=True):
-        perform_preview.apply_async(kwargs={"preview_id": preview_id})  # what comes twice finds nothing to do
+        perform_preview.apply_async(kwargs={"preview_id": preview_id}, expires=30)  # it is sent again then
 
 
 @shared_task

@@ -162,7 +162,7 @@ class House:
             "<int:row>": str(self.row.pk),
             "<int:export>": "1",
             "<int:preview>": str(a_preview(PreviewKind.DOCUMENTS, month="2026-03", tenant="vision-lab")),
-            "<int:draft>": str(
+            "<int:plan_preview>": str(
                 a_preview(PreviewKind.PLAN, plan="vision-deal", text=PLAN_DRAFT, form=None, effect=None)
             ),
             "<slug:kind>": "hold",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 
@@ -12,15 +13,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from billing.documents import job_users
-from billing.invoicing import month_close
+from billing.invoicing import draft_previews, month_close
 from billing.models import Invoice, PlanVersion, Preview, Subscription
 from billing.simulation import what_if
-from portal.core import locks
+from clusters.month_file_fetches import FilesNeededError
 from portal.core.locks import Work
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import OperatorRole, User
 from portal.web import plan_effect, previews, tasks
 from tests import builders, sharing, stories
+from tests.web.forms import fields
 from tests.web.house import PLAN_DRAFT, House, a_house, signed_in
 from tests.web.previewing import computed, work
 from tests.web.test_overview import words
@@ -122,7 +125,7 @@ def test_the_effect_on_many_tenants_tells_how_many_are_done(
         [("0", "2")],
         [("1", "2")],
     ]
-    assert "A worker computes it." in parts[0]
+    assert "Being computed." in parts[0]
     assert "Effect on March 2026" in shown(op, address)
 
 
@@ -134,20 +137,65 @@ def test_too_many_jobs_are_refused_in_words_and_the_rest_of_the_preview_is_shown
     text = words(answer.text)
     assert "These are 2 jobs, more than a preview simulates (1)" in text
     assert "Changes to the version of 1 Jan 2017" in text
-    assert 'value="2026-03"' in answer.text
+    assert 'name="since" value="2026-03"' in answer.text
 
 
-def test_what_a_dead_worker_began_is_begun_anew_and_given_up_in_the_end(op: Client) -> None:
+def test_months_that_were_typed_stay_where_a_worker_finds_a_mistake(op: Client) -> None:
+    draft = PLAN_DRAFT.replace("gpu-hour", "no-such-meter")
+    form = {"text": draft, "act": "try", "since": "2026-02", "until": "2026-03", "tenants": "vision-lab"}
+    html = computed(op, op.post(EDITOR, form)).text
+    assert "no-such-meter" in words(html)
+    assert "Publish from" not in html
+    for name in ("since", "until", "tenants"):
+        assert f'name="{name}" value="{form[name]}"' in html
+
+
+class KilledError(BaseException):
+    """Nothing of the worker runs after it."""
+
+
+def test_what_a_dead_worker_began_is_begun_anew_and_given_up_in_the_end(
+    op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(**_: object) -> None:
+        raise KilledError
+
     address = op.get(DRAFT)["Location"]
-    Preview.objects.update(attempts=1, started_at=builders.at("2026-04-20"))  # as one that was killed left it
-    assert "A worker computes it." in shown(op, address)
+    with monkeypatch.context() as patch:
+        patch.setattr(month_close, "close_month", die)
+        with pytest.raises(KilledError):
+            work()
+    assert "Being computed." in shown(op, address)
+    assert op.get(DRAFT)["Location"] != address  # what somebody opens now is not of the moment before
     work()
     assert "Total $13.00" in words(shown(op, address))
     again = op.get(DRAFT)["Location"]
-    Preview.objects.unfinished().update(attempts=previews.ATTEMPTS)
+    monkeypatch.setattr(month_close, "close_month", die)
+    for _ in range(previews.ATTEMPTS):
+        with pytest.raises(KilledError):
+            work()
     work()
-    assert "begun several times and never ended" in shown(op, again)
+    assert "was started several times and never ended: the worker’s log says why." in shown(op, again)
     assert f'href="{DRAFT}"' in shown(op, again)
+
+
+def test_files_that_are_fetched_first_cost_no_attempt(op: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing: list[Exception | None] = [None] * (previews.ATTEMPTS + 2)
+    read_drafts = draft_previews.read_drafts
+
+    def read(**values: object) -> object:
+        if missing:
+            raise FilesNeededError(missing.pop)
+        return read_drafts(**values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(draft_previews, "read_drafts", read)
+    address = op.get(DRAFT)["Location"]
+    while missing:
+        with pytest.raises(FilesNeededError) as needed:
+            work()
+        needed.value.fetch()
+    work()
+    assert "Total $13.00" in words(shown(op, address))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -158,14 +206,64 @@ def test_two_workers_do_not_compute_the_same() -> None:
     try:
         with other.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(%s, %s)", [int(Work.PREVIEWING), preview().pk])
-        work()
-        assert preview().attempts == 0
+            work()
+            assert preview().attempts == 0
+            cursor.execute("SELECT pg_advisory_unlock_all()")
     finally:
         other.close()
-    with locks.alone(Work.PREVIEWING, preview().pk) as ours:
-        assert ours
     work()
     assert preview().ended_at is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tenant_that_is_being_closed_keeps_no_worker_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = a_house(close=False)
+    op = signed_in(house.op)
+    address = op.get(DRAFT)["Location"]
+    monkeypatch.setattr(previews, "PATIENCE", "100ms")
+    other = connection.copy()
+    try:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM tenants_tenant WHERE id = %s FOR UPDATE", [house.vision.pk])
+        work()
+    finally:
+        other.close()
+    assert "A tenant of the preview is being closed or rated: try again in a minute." in shown(op, address)
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_pressed_many_times_at_once_it_is_requested_once() -> None:
+    house = a_house(close=False)
+    session = signed_in(house.op).cookies
+
+    def press(_: int) -> str:
+        try:
+            client = Client()
+            client.cookies = session
+            return client.get(DRAFT)["Location"]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as people:
+        assert len(set(people.map(press, range(8)))) == 1
+    assert Preview.objects.count() == 1
+
+
+def test_one_person_does_not_fill_the_queue(op: Client) -> None:
+    drafts = [f"/operator/close/2026-{month:02}/vision-lab/" for month in range(1, 7)]
+    for address in drafts[: previews.MOST_WAITING]:
+        op.get(address)
+    text = words(op.get(drafts[-1], follow=True).text)
+    assert "5 previews of yours are still computed: wait until one is ready, then try again." in text
+    text = words(op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"}).text)
+    assert "5 previews of yours are still computed" in text
+    assert "unit_price = 2.25" not in text
+    work()
+    assert op.get(drafts[-1])["Location"].startswith(drafts[-1])
 
 
 def test_a_failure_is_a_sentence_and_its_reason_is_in_the_log(
@@ -178,7 +276,7 @@ def test_a_failure_is_a_sentence_and_its_reason_is_in_the_log(
     address = op.get(DRAFT)["Location"]
     work()
     part = shown(op, address)
-    assert "It could not be computed: the worker’s log says why. Try again." in words(part)
+    assert "The preview failed: the worker’s log says why. Try again." in words(part)
     assert "a sum does not close" not in part
 
 
@@ -192,8 +290,27 @@ def test_what_another_release_computed_is_not_shown(op: Client) -> None:
     address = op.get(DRAFT)["Location"]
     work()
     Preview.objects.update(result=b'{"drafts": 1}')
-    assert "It was computed by another release of ClusterTab: preview it again." in shown(op, address)
+    assert "The preview is of another release of ClusterTab: preview it again." in shown(op, address)
     assert op.get(f"{address}1/pdf").status_code == 404
+
+
+def test_a_form_of_another_release_keeps_what_was_typed(op: Client) -> None:
+    form = op.post(EDITOR, {"text": PLAN_DRAFT, "act": "form"}).text
+    address = op.post(EDITOR, fields(form) | {"act": "preview"})["Location"]
+    inputs = preview().inputs
+    before = op.get(address).text
+    del (
+        inputs["form"]["fee"],
+        inputs["form"]["price"][0]["package"],
+        inputs["form"]["price"][0]["where"]["qos"],
+    )
+    Preview.objects.update(inputs=inputs)
+    after = op.get(address)
+    assert after.status_code == 200
+    assert list(fields(after.text)) == list(fields(before))
+    assert fields(after.text)["plan.price.0.where.queue"] == ["gpu"]
+    work()
+    assert "Publish from 1 Jan 2030" in words(op.get(address).text)
 
 
 def test_a_preview_is_deleted_after_a_day_and_as_names_are_erased(house: House, op: Client) -> None:
@@ -204,11 +321,29 @@ def test_a_preview_is_deleted_after_a_day_and_as_names_are_erased(house: House, 
     previews.forget_old(moment=now + previews.RETENTION)
     assert op.get(address)["Location"] == DRAFT
     op.get(DRAFT)
+    op.get("/operator/close/2026-03/speech-lab/")
     job_users.erase_users(house.vision, names=["ben"])
-    assert not Preview.objects.exists()
+    assert preview().inputs["tenant"] == "speech-lab"
+
+
+def test_a_draft_in_the_window_stays_where_its_preview_is_deleted(op: Client) -> None:
     address = op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"})["Location"]
     Preview.objects.all().delete()
-    assert "That preview was deleted. Begin the draft anew." in words(op.get(address, follow=True).text)
+    part = shown(op, address)
+    assert "That preview was deleted: preview the draft again." in words(part)
+    assert "hx-trigger" not in part
+    assert "That preview was deleted: start a new draft." in words(op.get(address, follow=True).text)
+
+
+def test_who_may_not_publish_sees_a_draft_without_buttons(op: Client) -> None:
+    address = op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"})["Location"]
+    work()
+    acts = re.compile(r'name="act" value="(?:preview|try|publish)"')
+    assert len(acts.findall(op.get(address).text)) == 3
+    support = User.objects.create_user("support@cluster.example", operator_role=OperatorRole.SUPPORT)
+    html = signed_in(support).get(address).text
+    assert "Effect on" in html
+    assert not acts.search(html)
 
 
 def test_the_schedule_wakes_workers_up_for_what_waits(op: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +352,7 @@ def test_the_schedule_wakes_workers_up_for_what_waits(op: Client, monkeypatch: p
     sent: list[object] = []
     monkeypatch.setattr(tasks.perform_preview, "apply_async", lambda **values: sent.append(values))
     tasks.previews_due()
-    assert sent == [{"kwargs": {"preview_id": preview().pk}}]
+    assert sent == [{"kwargs": {"preview_id": preview().pk}, "expires": 30}]
     work()
     tasks.previews_due()
     assert len(sent) == 1
