@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import pgtrigger
 from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Lower
 
 from billing.models import billed_jobs_sql
 from portal.core.tenants.models import Project, Tenant
@@ -77,6 +80,10 @@ class RatedJobQuerySet(models.QuerySet["RatedJob"]):
     def runs(self) -> RatedJobQuerySet:
         """The jobs that people know: without the sums of declared meters."""
         return self.filter(meter="")
+
+    def in_state(self, states: Collection[str]) -> RatedJobQuerySet:
+        """As their scheduler calls it; one that is typed in small letters, in any spelling."""
+        return self.alias(small=Lower("state")).filter(Q(state__in=states) | Q(small__in=states))
 
 
 class RatedJob(JobDescription):

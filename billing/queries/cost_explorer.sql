@@ -29,7 +29,7 @@ WITH used AS MATERIALIZED (
       AND (%(gpu_model)s::text IS NULL OR usage_label('gpu_model', p.name, s, k.is_sum) = %(gpu_model)s)
       AND (%(queue)s::text IS NULL OR s.queue = %(queue)s)
       AND (%(qos)s::text IS NULL OR s.qos = %(qos)s)
-      AND (%(state)s::text IS NULL OR s.state = %(state)s)
+      AND (%(state)s::text IS NULL OR %(state)s IN (s.state, lower(s.state)))
       AND (%(meter)s::text IS NULL OR s.resource = %(meter)s)
     GROUP BY 1, 2, 3, 4, 5, 6, 7 HAVING sum(d.units) <> 0
 ), ranked AS (
@@ -69,7 +69,7 @@ WITH used AS MATERIALIZED (
       AND (%(gpu_model)s::text IS NULL OR usage_label('gpu_model', p.name, s, k.is_sum) = %(gpu_model)s)
       AND (%(queue)s::text IS NULL OR s.queue = %(queue)s)
       AND (%(qos)s::text IS NULL OR s.qos = %(qos)s)
-      AND (%(state)s::text IS NULL OR s.state = %(state)s)
+      AND (%(state)s::text IS NULL OR %(state)s IN (s.state, lower(s.state)))
       AND (%(meter)s::text IS NULL OR s.resource = %(meter)s)
       AND s.price_id IS NOT NULL
     GROUP BY 1, 2, 3, 4, 5, 6, 7 HAVING sum(d.units) <> 0

@@ -122,7 +122,7 @@ class JobFilter:
     period: BillingPeriod | None = None  # in which it started, or was submitted while it waits
     project: int | None = None
     gpu_model: str = ""
-    state: str = ""  # as the scheduler calls it; several with commas between, as each has its own spelling
+    state: str = ""  # as of `in_state`; several with commas between, as each scheduler has its own spelling
     user: str = ""
     account: str = ""
     cluster: str = ""
@@ -230,7 +230,7 @@ def matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
     if filters.state == EMPTY:
         jobs = jobs.filter(state="")
     elif filters.state:
-        jobs = jobs.filter(state__in={filters.state, *filters.state.split(",")})
+        jobs = jobs.in_state({filters.state, *filters.state.split(",")})
     if filters.q:
         jobs = jobs.filter(Q(job_id__startswith=filters.q) | Q(name__icontains=filters.q))
     return jobs

@@ -45,7 +45,7 @@ WITH ran AS MATERIALIZED (
           AND (%(gpu_model)s::text IS NULL OR r.gpu_model = %(gpu_model)s)
           AND (%(queue)s::text IS NULL OR r.queue = %(queue)s)
           AND (%(qos)s::text IS NULL OR r.qos = %(qos)s)
-          AND (%(state)s::text IS NULL OR r.state = %(state)s)
+          AND (%(state)s::text IS NULL OR %(state)s IN (r.state, lower(r.state)))
         LIMIT %(most_runs)s + 1
     ) job GROUP BY 1, 2, 3, 4, 5, 6, 7
 ), named AS MATERIALIZED (

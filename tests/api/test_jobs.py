@@ -42,6 +42,7 @@ def test_api_035_a_job_says_what_it_costs_and_why(house: House, ann: Door) -> No
         ("from=2026-03-03T00:00:00Z", ["18"]),
         ("from=2026-03-02T10:00:00Z&to=2026-03-03T10:00:00Z", ["17"]),
         ("state=COMPLETED", ["18", "17"]),
+        ("state=completed&state=failed", ["18", "17"]),
         ("gpu_model=h100", []),
         ("project=vision&job_id=17&job_id=18", ["18", "17"]),
         ("order=-cost", ["17", "18"]),

@@ -241,6 +241,16 @@ def test_two_schedulers_words_for_one_state_are_told_apart_where_both_are_there(
     assert "Completed" in text_of(alone.partition("<tbody>")[2])
 
 
+def test_a_state_that_ann_types_in_small_letters_is_that_of_both_schedulers(house: House) -> None:
+    run_on_both(house)
+    for address in (COSTS, CHANGE):
+        html = page(house.ann, f"{address}?from=2026-05-01&through=2026-05-31&by=state&state=failed")
+        groups = text_of(html.partition("<tbody>")[2])
+        assert ("FAILED" in groups, "Failed" in groups, "Completed" in groups) == (True, True, False), address
+    html = page(house.ann, f"{COSTS}?from=2026-05-05&through=2026-05-05&state=failed&by=")
+    assert job_numbers(page(house.ann, links(html, "$14.00")[0])) == ["s4", "s3"]
+
+
 def test_a_program_reads_of_each_state_what_its_jobs_cost(house: House) -> None:
     run_on_both(house)
     ann = door(house.ann, house.vision)

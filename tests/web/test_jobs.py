@@ -53,6 +53,7 @@ def a_week(house: House) -> None:
         ("?gpu_model=mi300x", ["33"]),
         ("?state=FAILED", ["34"]),
         ("?state=FAILED,Failed", ["34"]),
+        ("?state=failed", ["34"]),
         ("?state=Failed", []),
         ("?period=2026-03-01", ["18", "17"]),
         ("?q=train", ["17"]),

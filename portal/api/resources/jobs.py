@@ -214,7 +214,11 @@ class Jobs(JobEndpoint):
         parameters.text("user", "User name at the scheduler.", example="ben"),
         parameters.text("account", "Account at the scheduler."),
         parameters.text("cluster", "Name of a cluster."),
-        parameters.text("state", "State, as the scheduler calls it.", example="COMPLETED"),
+        parameters.text(
+            "state",
+            "State, as the scheduler calls it; in small letters, in any spelling.",
+            example="COMPLETED",
+        ),
         parameters.text("gpu_model", "GPU model.", example="h100"),
         parameters.text("job_id", "Id at the scheduler.", longest=400),
         parameters.text("part_of", "A job of several parts: its parts.", longest=400),
@@ -225,7 +229,7 @@ class Jobs(JobEndpoint):
     def get(self, request: Any) -> HttpResponse:
         del request
         query = self.query
-        rows = self.of_client(listed(by_cost=query["order"] == COST))
+        rows: Any = self.of_client(listed(by_cost=query["order"] == COST))
         if query["from"] and query["to"] and query["from"] >= query["to"]:
             raise bad_parameter("from", "from is not before to.")
         if query["from"]:
@@ -234,9 +238,11 @@ class Jobs(JobEndpoint):
             rows = rows.filter(shown_at__gte=int(query["from"].timestamp()))
         if query["to"]:
             rows = rows.filter(shown_at__lt=int(query["to"].timestamp()))
-        for name in ("user", "account", "cluster", "state", "gpu_model", "job_id", "part_of"):
+        for name in ("user", "account", "cluster", "gpu_model", "job_id", "part_of"):
             if query[name]:
                 rows = rows.filter(**{f"{name}__in": query[name]})
+        if query["state"]:
+            rows = rows.in_state(query["state"])
         if query["project"]:
             rows = rows.filter(project__name__in=query["project"])
         response = self.page(rows, order=ORDERS[query["order"]])
