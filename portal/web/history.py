@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypedDict, cast
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
@@ -24,6 +24,7 @@ from portal.core.audit.tracking import TRACKED
 from portal.core.tenants.access import Action, DeniedError, Right, rights_of
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
+from portal.days import NO_DAY, is_in_range
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
 from portal.web.form_input import Option, options
 from portal.web.history_names import Names, names_of
@@ -70,7 +71,7 @@ CSV_COLUMNS = ("at", "who", "through", "tenant", "what", "row", "operation", "be
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What somebody looks for; a text that is no day narrows nothing."""
+    """What somebody looks for: nothing, where a day is none."""
 
     who: str
     table: str
@@ -78,6 +79,7 @@ class Filters:
     since: date | None
     until: date | None  # the last day that is shown
     before: int | None  # the number of the entry that the page before ended with
+    errors: Mapping[str, str]  # a sentence for each field whose day is none
 
     def query(self, **others: object) -> str:
         values = {
@@ -130,7 +132,7 @@ def history(request: TenantRequest) -> HttpResponse:
 
 @tenant_page(Action.MANAGE, area="history")
 def history_csv(request: TenantRequest) -> HttpResponse:
-    entries = _tenants_entries(request, _filters(request))
+    entries = _tenants_entries(request, _filters_of_file(request))
     return _csv(_read(entries[:IN_CSV], partial(acting_scope, request.tenant)), request.tenant.slug)
 
 
@@ -148,7 +150,7 @@ def operator_history(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 def operator_history_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     del frame
     _need_audit(request)
-    return _csv(_read(_all_entries(_filters(request))[:IN_CSV], nullcontext), "all")
+    return _csv(_read(_all_entries(_filters_of_file(request))[:IN_CSV], nullcontext), "all")
 
 
 def _need_audit(request: HttpRequest) -> None:
@@ -174,6 +176,8 @@ def _all_entries(filters: Filters) -> Any:
 
 
 def _below(rows: Any, filters: Filters) -> Any:
+    if filters.errors:
+        return rows.none()
     return rows.filter(pk__lt=filters.before) if filters.before else rows
 
 
@@ -196,14 +200,23 @@ def _days(filters: Filters, zone: tzinfo) -> Days:
 def _filters(request: HttpRequest) -> Filters:
     form = request.GET
     before = form.get("before", "")
+    days = {name: _day(form.get(name, "")) for name in ("since", "until")}
     return Filters(
         who=form.get("who", "").replace("\0", "").strip()[:254],
         table=form.get("table", "").replace("\0", "")[:60],
         tenant=form.get("tenant", "").replace("\0", "").strip()[:50],
-        since=_day(form.get("since", "")),
-        until=_day(form.get("until", "")),
+        **days,
         before=int(before) if re.fullmatch(r"\d{1,18}", before, re.ASCII) else None,
+        errors={name: _(NO_DAY) for name, day in days.items() if form.get(name) and day is None},
     )
+
+
+def _filters_of_file(request: HttpRequest) -> Filters:
+    """A file has no room for a sentence."""
+    filters = _filters(request)
+    if filters.errors:
+        raise Http404(next(iter(filters.errors.values())))
+    return filters
 
 
 def _day(text: str) -> date | None:
@@ -211,7 +224,7 @@ def _day(text: str) -> date | None:
         day = date.fromisoformat(text)
     except ValueError:
         return None
-    return day if 1970 <= day.year <= 9998 else None
+    return day if is_in_range(day) else None
 
 
 def _read(entries: Iterable[dict[str, Any]], scope: Callable[[], AbstractContextManager[None]]) -> list[Any]:

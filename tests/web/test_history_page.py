@@ -77,9 +77,20 @@ def test_filters_narrow_and_odd_ones_are_left_out(house: House) -> None:
     assert "No change found" in page(house.ann, HISTORY + f"?since={tomorrow}")
     assert rows(page(house.ann, HISTORY + f"?until={tomorrow}"))
     everything = rows(page(house.ann, HISTORY))
-    odd_ones = ("?since=x&until=0001-01-01", "?before=abc", "?table=billing_invoice", "?who=%00")
+    odd_ones = ("?since=&until=", "?before=abc", "?table=billing_invoice", "?who=%00")
     for odd in (*odd_ones, "?before=9" + "9" * 17):
         assert rows(page(house.ann, HISTORY + odd)) == everything, odd
+
+
+@pytest.mark.parametrize("day", ["2026-13-45", "x", "0001-01-01"])
+def test_a_day_that_is_none_is_named_beside_its_field_and_shows_no_change(house: House, day: str) -> None:
+    for person, address in ((house.ann, HISTORY), (house.op, ALL)):
+        text = page(person, f"{address}?since={day}&until=2026-05-01")
+        field = text.partition('id="since"')[2].partition("</div>")[0]
+        assert "Enter the day like 2026-03-01, in the years 1971 to 8999." in field
+        assert text.count("invalid-feedback") == 1
+        assert rows(text) == []
+        assert signed_in(person).get(f"{address}csv?since={day}").status_code == 404
 
 
 def test_older_changes_are_behind_a_button(house: House) -> None:
