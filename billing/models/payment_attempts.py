@@ -249,7 +249,8 @@ class RefundState(models.TextChoices):
     CANCELED = "canceled", "Not made"
 
 
-EFFECTIVE_REFUNDS = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
+REFUNDS_UNDER_WAY = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING)
+EFFECTIVE_REFUNDS = (*REFUNDS_UNDER_WAY, RefundState.SUCCEEDED)
 """States in which the money is, or may be, on its way back."""
 
 

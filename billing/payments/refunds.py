@@ -10,6 +10,7 @@ from django.db.models import QuerySet, Sum
 
 from billing.models import (
     EFFECTIVE_REFUNDS,
+    REFUNDS_UNDER_WAY,
     UNEXPLAINED,
     AttemptState,
     DisputeState,
@@ -46,9 +47,9 @@ def prepare_refunds(*, credit_note: Invoice, who: str, moment: datetime) -> list
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=credit_note.original.pk)
     over = -settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     under_way = sum(
-        PaymentRefund.objects.filter(attempt__invoice=invoice, state__in=EFFECTIVE_REFUNDS)
-        .exclude(state=RefundState.SUCCEEDED)
-        .values_list("amount", flat=True)
+        PaymentRefund.objects.filter(attempt__invoice=invoice, state__in=REFUNDS_UNDER_WAY).values_list(
+            "amount", flat=True
+        )
     )
     refund_total = _refund_total(credit_note.refunds.all())
     amount_left = min(over - under_way, credit_note.prepaid - credit_note.total - refund_total)

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, Greatest
 
 from billing.models import (
     EFFECTIVE_REFUNDS,
+    REFUNDS_UNDER_WAY,
     AttemptState,
     DisputeState,
     Invoice,
@@ -22,7 +23,6 @@ from billing.models import (
     Payment,
     PaymentAttempt,
     PaymentRefund,
-    RefundState,
 )
 from billing.payments import refunds
 from billing.payments.gateway_access import CollectionError
@@ -133,8 +133,7 @@ def _parts(invoices: Sequence[Invoice]) -> Mapping[tuple[str, int], int]:
     if not invoices:
         return parts
     refunded = Sum("refunds__amount", filter=Q(refunds__state__in=EFFECTIVE_REFUNDS), default=0)
-    under_way = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=EFFECTIVE_REFUNDS)
-    under_way = under_way.exclude(state=RefundState.SUCCEEDED)
+    under_way = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=REFUNDS_UNDER_WAY)
     cards = PaymentAttempt.objects.filter(BY_CARD, invoice__in=invoices)
     notes = Invoice.objects.issued().filter(original__in=invoices)
     whole = BigIntegerField()

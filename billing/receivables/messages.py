@@ -38,6 +38,10 @@ SENTENCES: Mapping[str, str] = {
     "payment-under-way": _("A payment of {invoice} is under way: wait until it has settled."),
     "payment-without-reference": _("A payment needs its reference, as it stands on the bank statement."),
     "reference-used": _("{reference} was recorded with another amount: use its own reference."),
+    "refund-under-way": _(
+        "A refund of {amount} {currency} of {invoice} to the card is under way, since {day} by {who}: until it has "
+        "settled, {most} can be taken back at most."
+    ),
     "reversal-without-reason": _("Say why: the reason is kept with what is taken back."),
     "write-off-without-reason": _("Say why: the reason is kept with what is written off."),
 }

@@ -13,6 +13,9 @@ from django.db import connection, transaction
 from billing.models import Invoice, Payment, PaymentRefund
 from billing.payments import refunds_due
 from billing.payments.gateway_access import CollectionError
+from billing.receivables import manual_payments
+from billing.receivables.settlement import PaymentError
+from billing.rules.money import Money
 from portal.sentences import sentence
 from tests.collecting import Scenario, a_scenario, credited
 
@@ -36,7 +39,17 @@ def transfer(scenario: Scenario) -> str:
     return str(payment.amount)
 
 
-@pytest.mark.parametrize(("first", "second"), [(refund, transfer), (transfer, refund)])
+def by_hand(scenario: Scenario) -> str:
+    transfer = manual_payments.record_transfer(
+        invoice=scenario.invoice, amount=Money.of("-3.00", "USD"), received_on=scenario.now.date(), reference="SEPA-1",
+        recorded_by="eva", at=scenario.now,
+    )  # fmt: skip
+    return str(transfer.payment.amount)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(refund, transfer), (transfer, refund), (refund, by_hand), (by_hand, refund)]
+)
 def test_money_that_one_gives_back_while_another_does_goes_back_once(
     first: GivesBack, second: GivesBack, database_url: str
 ) -> None:
@@ -49,7 +62,7 @@ def test_money_that_one_gives_back_while_another_does_goes_back_once(
         def work() -> str:
             try:
                 return str(second(scenario))
-            except CollectionError as error:
+            except (CollectionError, PaymentError) as error:
                 return sentence(error)
             finally:
                 connection.close()
@@ -59,7 +72,8 @@ def test_money_that_one_gives_back_while_another_does_goes_back_once(
                 first(scenario)
                 result = pool.submit(work)
                 wait_until_blocked(result, database_url)
-            assert result.result(PATIENCE).startswith("Nothing of INV-2026-0001")
+            refusal = "A refund of 3.00 USD of" if second is by_hand else "Nothing of"
+            assert result.result(PATIENCE).startswith(f"{refusal} INV-2026-0001")
 
         scenario.collect()
         assert scenario.paid == "1.00"

@@ -6,14 +6,19 @@ import pytest
 
 from billing.dunning import overdue_invoices
 from billing.invoicing import credit_notes
-from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
-from billing.payments import checkout_sessions, refunds, webhook_events
+from billing.models import BillingAccount, GatewayEvent, Invoice, Payment, PaymentAttempt, PaymentRefund
+from billing.payments import checkout_sessions, refunds, refunds_due, webhook_events
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.stripe_values import Object
 from billing.queries import review_items
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
-from tests.collecting import Scenario, a_scenario
+from portal.ops.cli import RefusedError
+from tests.api.door import door
+from tests.builders import an_operator
+from tests.collecting import Scenario, a_scenario, credited
+from tests.scenarios.configuring import run
+from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,6 +78,35 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
         in_review = GatewayEvent.objects.filter(state="review", object_kind="refund").earliest("created")
         assert in_review.tenant_slug == "vision-lab"
         assert "is over 50 USD there, and not over what was asked for here" in in_review.reason
+
+
+def test_what_a_refund_gives_back_is_by_no_door_recorded_as_given_back_by_hand_too() -> None:
+    """4.00 were paid by card and 1.00 by a transfer, 4.00 are credited. The refund of 3.00 is under way."""
+    with a_scenario() as scenario:
+        scenario.save_card()
+        scenario.collect()
+        number, day, op = scenario.invoice.number, scenario.now.date().isoformat(), an_operator()
+        credited(scenario, "3.00")
+        refunds_due.refund_to_card(invoice=scenario.invoice, who="eva", moment=scenario.now)
+        sentence = (
+            f"A refund of 3.00 USD of {number} to the card is under way, since {day} by eva: until it has settled, "
+            "0.00 can be taken back at most."
+        )
+        form = {"invoice": scenario.invoice.pk, "paid": "-3.00", "received_on": day, "reference": "SEPA 1"}
+        page = signed_in(op).post("/admin/billing/payment/add/", form, follow=True)
+        assert [str(message) for message in page.context["messages"]] == [sentence]
+        with pytest.raises(RefusedError, match=sentence):
+            run("record_payment", str(number), "-3.00", "--reference", "SEPA 1", "--on", day)
+        body = {"amount": {"amount": "-3.00", "currency": "USD"}, "reference": "SEPA 1", "on": day}
+        answer = door(op, None, "payments:record").post(f"/invoices/{number}/manual-payments", body, key="1")
+        assert (answer.status, answer.body["detail"]) == (409, sentence)
+
+        run("record_payment", str(number), "1.00", "--reference", "SEPA 2", "--on", day)
+        run("record_payment", str(number), "-1.00", "--reference", "SEPA 2 was not theirs", "--on", day)
+        scenario.collect()
+        assert (refunded(scenario), scenario.paid) == ([300], "1.00")
+        assert not Invoice.objects.overpaid().exists()
+        scenario.books_agree()
 
 
 def altered(scenario: Scenario) -> Object:
