@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Final
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from billing.invoicing import credit_notes
-from billing.models import Invoice
+from billing.models import CreditState, Invoice, InvoiceLine, RatedUsage, ServiceCredit
 from billing.payments import refunds_due
 from billing.receivables import settlement
 from billing.rules.money import Money
+
+NAMED: Final = 5
+"""Jobs that a preview names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,7 @@ class CreditPreview:
     to_wallet: Money
     owed_back: Money
     to_card: Money  # of what is owed then, what can be refunded to a card
+    by_rules: Sequence[ServiceCredit]  # of jobs on its lines: what failure rules have credited
 
     @property
     def sentence(self) -> str:
@@ -44,7 +51,19 @@ class CreditPreview:
                 if self.to_card.amount
                 else "Transfer the money afterwards and record that, on the page Collections."
             )
+        if self.by_rules:
+            sentences.append(self._credited_before)
         return " ".join(sentences)
+
+    @property
+    def _credited_before(self) -> str:
+        jobs = ", ".join(credit.job_id for credit in self.by_rules[:NAMED])
+        others = f" and {len(self.by_rules) - NAMED} more" if len(self.by_rules) > NAMED else ""
+        total = Money.from_minor(sum(credit.amount or 0 for credit in self.by_rules), self.credited.currency)
+        return (
+            f"Failure rules have credited jobs of these lines already, {total.text} {total.currency} in all "
+            f"({jobs}{others}): credit an amount without them."
+        )
 
 
 def preview_credit(
@@ -58,6 +77,7 @@ def preview_credit(
         )
         after = settlement.load_balance(invoice=invoice, on=on)
         due = refunds_due.list_due(limit=1, invoice=invoice)
+        by_rules = _credited_by_rules(note)
         transaction.set_rollback(True)
     zero = Money.zero(invoice.currency)
     return CreditPreview(
@@ -67,4 +87,20 @@ def preview_credit(
         to_wallet=before.from_wallet - after.from_wallet,
         owed_back=max(-after.due, zero) - max(-before.due, zero),
         to_card=due[0].to_card if due else zero,
+        by_rules=by_rules,
     )
+
+
+def _credited_by_rules(note: Invoice) -> list[ServiceCredit]:
+    """Of jobs on the lines that it credits. One query."""
+    lines = InvoiceLine.objects.filter(
+        pk__in=note.lines.values("original"),
+        service_period=OuterRef("period_id"),
+        project_id=OuterRef("project_id"),
+        price_id=OuterRef("price_id"),
+    )
+    rated = RatedUsage.objects.filter(
+        Exists(lines), tenant_id=note.tenant_id, record_id=OuterRef("record_id")
+    )
+    rows = ServiceCredit.objects.filter(Exists(rated), tenant=note.tenant_id, state=CreditState.CREDITED)
+    return list(rows.exclude(line=None).order_by("pk"))

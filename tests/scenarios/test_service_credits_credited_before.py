@@ -1,4 +1,4 @@
-"""A job whose line an operator credited by hand: its failure rule gives nothing of that a second time."""
+"""A job is credited by hand or by its failure rule: the other gives nothing of that a second time, or says so."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from datetime import date
 
 import pytest
 
-from billing.invoicing import credit_notes, manual_lines
+from billing.invoicing import credit_note_previews, credit_notes, manual_lines
 from billing.models import CreditState, ManualLine, ServiceCredit
 from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_plan, a_tenant
+from tests.builders import a_cluster, a_plan, a_tenant, at
 from tests.scenarios.test_service_credits import a_rule, ran, reviewed
 from tests.stories import closed, invoice_of, lines_of, prove
 
@@ -79,6 +79,41 @@ def test_a_credit_of_what_the_failed_job_is_no_part_of_changes_nothing(gpu1: Clu
 
     assert ManualLine.objects.get(by="review_failures").amount == -3200
     prove()
+
+
+def test_a_preview_names_the_jobs_that_a_rule_has_credited_of_the_lines(
+    gpu1: Cluster, vision: Tenant
+) -> None:
+    """Jobs 18 and 19 stand on one line, a set-up on another. Job 18 was credited by the rule, and then no more."""
+    manual_lines.add_manual_line(
+        tenant=vision, description="Set-up", net=Money.of("10", "USD"), reason="Contract", by="op",
+        on=date(2026, 3, 1),
+    )  # fmt: skip
+    a_rule()
+    ran(gpu1, job_id="18", state="NODE_FAIL")
+    ran(gpu1, job_id="19")
+    closed("2026-03", vision)
+    before = previewed(vision)
+    assert reviewed("2026-04-20") == (1, 1)
+
+    warning = (
+        " Failure rules have credited jobs of these lines already, 32.00 USD in all (18): credit an amount without "
+        "them."
+    )
+    assert previewed(vision) == before + warning
+    assert previewed(vision, position=1).endswith(warning)
+    assert "Failure rules" not in previewed(vision, position=2)
+    manual_lines.remove_manual_line(line=ManualLine.objects.get(by="review_failures"))
+    assert previewed(vision) == before
+
+
+def previewed(tenant: Tenant, position: int | None = None) -> str:
+    return credit_note_previews.preview_credit(
+        invoice=invoice_of(tenant, "2026-03"),
+        on=date(2026, 4, 21),
+        moment=at("2026-04-21"),
+        position=position,
+    ).sentence
 
 
 def credited_by_hand(tenant: Tenant, net: str | None = None, position: int | None = None) -> None:
