@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from django.db.backends.utils import CursorWrapper
 
 from billing.models import (
     BillingPeriod,
@@ -179,12 +181,13 @@ def load_prices(ids: Iterable[int | None]) -> dict[int, Price]:
         return {}
     with prepared_cursor() as cursor:
         cursor.execute(_PRICES, {"prices": price_ids})
-        rows = list(instances(cursor, Price, PlanVersion, Plan))
-    prices = {}
-    for price, version, version.plan in rows:
-        price.version = version
-        prices[price.pk] = price
-    return prices
+        return {price.pk: price for price, *_ in priced(cursor)}
+
+
+def priced(cursor: CursorWrapper) -> Iterator[tuple[Any, ...]]:
+    """Of each row that begins with `c.*, v.*, p.*`, as of `_PRICES`, the price with its plan, and what follows."""
+    for price, price.version, price.version.plan, *more in instances(cursor, Price, PlanVersion, Plan):
+        yield price, *more
 
 
 _PRICES = """

@@ -17,6 +17,7 @@ from billing.catalog import billing_periods
 from billing.catalog.terms import Terms
 from billing.invoicing import charges
 from billing.invoicing.charges import ChargeInputs, InOrder
+from billing.invoicing.statement_rows import priced
 from billing.models import BillingPeriod, Price
 from billing.models.plans import priced_meter
 from billing.rating import engine
@@ -119,20 +120,39 @@ class Owing:
     books: ChargeInputs
 
 
-def rated_use(periods: Iterable[int]) -> dict[Used, Fraction]:
-    """What is charged in these billing periods as it is rated, wallets' use included. One query."""
+def rated_use(
+    periods: Iterable[int], prices: Iterable[int] = ()
+) -> tuple[dict[Used, Fraction], dict[int, Price]]:
+    """What is charged in these billing periods as it is rated, wallets' use included. One query.
+
+    And by id its prices, and these.
+    """
     used: dict[Used, Fraction] = defaultdict(Fraction)
+    by_id = {}
     with prepared_cursor() as cursor:
-        cursor.execute(_RATED, {"periods": list(periods)})
-        for tenant, period, project, resource, price, payer, share_den, units in cursor.fetchall():
-            used[Used(tenant, period, project, resource, price, "", payer)] += Fraction(int(units), share_den)
-    return dict(used)
+        cursor.execute(_RATED, {"periods": list(periods), "prices": list(prices)})
+        for price, _, *columns in priced(cursor):
+            by_id[price.pk] = price
+            rows = zip(*(column or () for column in columns), strict=True)
+            for tenant, period, project, resource, payer, share_den, units in rows:
+                key = Used(tenant, period, project, resource, price.pk, "", payer)
+                used[key] += Fraction(int(units), share_den)
+    return dict(used), by_id
 
 
 _RATED = """
-SELECT t.tenant_id, t.period_id, p.name, t.resource, t.price_id, t.payer_id, t.share_den, t.units
-FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
-WHERE t.period_id = ANY (%(periods)s::bigint[]) AND t.verdict = 'charged' AND t.price_id IS NOT NULL
+WITH used AS MATERIALIZED (
+    SELECT t.tenant_id, t.period_id, p.name, t.resource, t.price_id, t.payer_id, t.share_den, t.units
+    FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
+    WHERE t.period_id = ANY (%(periods)s::bigint[]) AND t.verdict = 'charged' AND t.price_id IS NOT NULL
+), by_price AS (
+    SELECT price_id, array_agg(tenant_id), array_agg(period_id), array_agg(name), array_agg(resource),
+           array_agg(payer_id), array_agg(share_den), array_agg(units)
+    FROM used GROUP BY price_id
+)
+SELECT c.*, v.*, p.*, u.* FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
+JOIN billing_plan p ON p.id = v.plan_id LEFT JOIN by_price u ON u.price_id = c.id
+WHERE c.id = ANY (%(prices)s::bigint[] || ARRAY(SELECT price_id FROM used))
 """
 
 

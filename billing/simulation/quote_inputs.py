@@ -59,11 +59,12 @@ class QuoteInputs:
         return [row for row in self.statements.stretches if row.tenant == self.tenant.pk]
 
     def with_periods(self, new_periods: Sequence[BillingPeriod]) -> QuoteInputs:
-        """The same where these were kept, too. What was read is not read again."""
+        """The same where these were kept, too: nothing is rated in them. What was read is not read again."""
         inputs = QuoteInputs(
             self.tenant, by_statement=self.by_statement, statements=self.statements.with_periods(new_periods)
         )
-        inputs._rated, inputs._included = dict(self._rated), dict(self._included)
+        inputs._rated = {**self._rated, **{period.pk: {} for period in new_periods}}
+        inputs._included = dict(self._included)
         return inputs
 
     def list_covering(self, since: datetime, until: datetime) -> list[BillingPeriod]:
@@ -71,12 +72,14 @@ class QuoteInputs:
         touched = [row for row in self.periods if row.start < until and row.end > since]
         return touched if touched and touched[0].start <= since and until <= touched[-1].end else []
 
-    def load_rated(self, periods: Iterable[BillingPeriod]) -> dict[Used, Fraction]:
-        """What is charged in these as it is rated. One query for all that were not read before."""
+    def load_rated(self, periods: Iterable[BillingPeriod], prices: Iterable[int]) -> dict[Used, Fraction]:
+        """What is charged in these as it is rated. One query for all that were not read before, with these prices."""
         ids = [period.pk for period in periods]
         if lacking := [pk for pk in ids if pk not in self._rated]:
             self._rated |= {pk: {} for pk in lacking}
-            for key, seconds in engine.rated_use(lacking).items():
+            used, by_id = engine.rated_use(lacking, {*prices} - self.statements.prices.keys())
+            self.statements.prices |= by_id
+            for key, seconds in used.items():
                 self._rated[key.period][key] = seconds
         return {key: seconds for pk in ids for key, seconds in self._rated[pk].items()}
 

@@ -233,8 +233,8 @@ def _owed(
     charging = [period for period in touched if period.pk in {key.period for key in added}] or touched[-1:]
     rolls = _rolls(terms_by_tenant.get(tenant.pk))
     periods = [row for row in inputs.periods if row.start < touched[-1].end] if rolls else charging
-    rated = inputs.load_rated(periods)
     charged = {key: seconds for key, seconds in added.items() if key.price is not None}
+    rated = inputs.load_rated(periods, {key.price for key in charged if key.price is not None})
     both = dict(rated)
     for key, seconds in charged.items():
         both[key] = both.get(key, Fraction(0)) + seconds

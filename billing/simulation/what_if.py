@@ -246,7 +246,7 @@ def _owed_now(periods: Sequence[BillingPeriod]) -> Lines:
     )
     by_id = {period.pk: period for period in [*periods, *before]}  # which may carry something over
     return _lines(
-        _owed(list(by_id.values()), engine.rated_use(by_id), terms_by_tenant, allowances.in_order), periods
+        _owed(list(by_id.values()), engine.rated_use(by_id)[0], terms_by_tenant, allowances.in_order), periods
     )
 
 

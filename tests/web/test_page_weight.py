@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import pytest
@@ -13,6 +14,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from billing.catalog import subscriptions
+from billing.models import QuotaAction, QuotaEvery
+from tests.api.door import door
+from tests.quota_stories import a_quota
+from tests.terms import GRADUATED, a_plan_of
 from tests.web.full_house import a_full_house, a_payer_house
 from tests.web.house import House, a_house, signed_in
 from tests.web.test_access import ACTS, NOT_YET, OURS, TENANTS, address
@@ -65,6 +71,26 @@ def test_what_a_tenant_with_everything_has_does_not_make_its_pages_ask_more(
     paths += [f"{PREVIEWED}&name=own&project=vision&borrows_from=shared&action=no-gpu-jobs"]
     paths += [f"{PREVIEWED}&name=bens&user=ben&account=vision&qos=zz&action=notify"]
     assert {path: queries for path in paths if (queries := weighed(ann, path)[2]) > QUERIES} == {}
+
+
+@pytest.mark.parametrize("furnished", [a_house, a_full_house])
+def test_whether_a_job_may_run_that_runs_into_another_plan_asks_no_more(
+    furnished: Callable[[], House],
+) -> None:
+    """The plan changes in two hours; months that nobody has billing periods for yet are made for the question."""
+    house = furnished()
+    for later in house.vision.subscriptions.filter(since__gt=datetime.now(UTC)):
+        subscriptions.withdraw(subscription=later)
+    plan = a_plan_of(GRADUATED, name="new")
+    subscriptions.subscribe(tenant=house.vision, plan=plan, since=datetime.now(UTC) + timedelta(hours=2))
+    a_quota(house.vision, "every-week", every=QuotaEvery.WEEK, action=QuotaAction.NO_GPU_JOBS)
+    ann, key = signed_in(house.ann), door(house.ann, house.vision)
+    body = {"gpus": 1, "gpu_model": "a100", "hours": "2000"}
+    with CaptureQueriesContext(connection) as queries:
+        key.writes("/quotas/check", body, status=200)
+    page = weighed(ann, "/t/vision-lab/budgets/check/?gpus=1&gpu_model=a100&hours=2000")
+    assert page[2] <= QUERIES
+    assert sum(is_question(query["sql"]) for query in queries) <= QUERIES
 
 
 def test_pages_are_compressed_and_what_shows_secrets_is_not() -> None:
