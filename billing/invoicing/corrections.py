@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from django.db.models import QuerySet
@@ -107,6 +107,12 @@ def load_corrected_lines(lines: Iterable[InvoiceLine]) -> BilledLines:
 
 def load_billed_lines(lines: Iterable[InvoiceLine]) -> BilledLines:
     """What stands of the service periods of these lines. Two queries."""
+    billed = load_remainders(lines)
+    return replace(billed, invoices=line_taxes.load_left({line.invoice for line in billed.lines.values()}))
+
+
+def load_remainders(lines: Iterable[InvoiceLine]) -> BilledLines:
+    """As `load_billed_lines`, without what is left of whole invoices, which credit notes need. One query."""
     keys = {(line.tenant_id, line.service_period_id) for line in lines}
     return _replay(
         InvoiceLine.objects.filter(
@@ -264,9 +270,7 @@ def _replay(rows: QuerySet[InvoiceLine]) -> BilledLines:
             of.left[original] += amount
             if line.key[2] == LineKind.CREDIT:
                 of.forgiven[original] = of.forgiven.get(original, 0) - amount
-    return BilledLines(
-        lines, balances, taxes, line_taxes.load_left({line.invoice for line in lines.values()})
-    )
+    return BilledLines(lines, balances, taxes)
 
 
 def _add_line(left: dict[int, int], line: _IssuedLine) -> None:

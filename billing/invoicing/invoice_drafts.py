@@ -150,7 +150,7 @@ def _split_currencies(
     return [
         (
             currency_charges,
-            [*_make_lines(currency_charges.tenant, currency_charges.due)]
+            [*make_lines(currency_charges.tenant, currency_charges.due)]
             + [
                 line
                 for paid in charges.due.paid
@@ -325,7 +325,7 @@ def _load_voided(periods: Sequence[BillingPeriod]) -> dict[int, int]:
 
 def _make_paid_lines(charges: PeriodCharges, paid: Statement) -> list[InvoiceLine]:
     """The lines of what another tenant used, which say its name before each project."""
-    lines = _make_lines(charges.tenant, paid)
+    lines = make_lines(charges.tenant, paid)
     users = {
         statement.user.slug: statement.user.name
         for statement in charges.due.paid
@@ -340,7 +340,7 @@ def _make_paid_lines(charges: PeriodCharges, paid: Statement) -> list[InvoiceLin
     return lines
 
 
-def _make_lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
+def make_lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
     """The statement's lines on an invoice to the tenant, which they do not have yet; in its language."""
     with in_language(tenant.language):
         return _lines_of(tenant, due)

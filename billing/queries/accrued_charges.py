@@ -14,23 +14,32 @@ from django.utils.translation import gettext, gettext_noop
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
-from billing.invoicing import charges, close_inputs, earlier_charges, manual_lines, statements
+from billing.invoicing import (
+    charges,
+    close_inputs,
+    corrections,
+    earlier_charges,
+    invoice_drafts,
+    manual_lines,
+    statements,
+)
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.statement_inputs import StatementInputs
-from billing.models import BillingPeriod, ManualLine, Price
+from billing.models import BillingPeriod, LineKind, ManualLine, Price
 from billing.queries.costs import per_currency
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement_lines import Key, Line, LineKey, Owed, TermKey, TermKind
-from portal.core.tenants.models import Tenant
+from portal.core.tenants.models import Corrections, Tenant
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "accrued_charges.sql")
 
-EARLIER, AHEAD, BY_HAND, BILLED, BEFORE = (
+EARLIER, CREDITED, AHEAD, BY_HAND, BILLED, BEFORE = (
     gettext_noop("Earlier periods, not billed yet"),
+    gettext_noop("Credited before"),
     gettext_noop("Fees billed in advance"),
     gettext_noop("Lines added by hand"),
     gettext_noop("Billed already"),
@@ -117,7 +126,8 @@ def accrued(
     own = earlier_charges.subtract(statement, earlier)
     takes_lines = other.by_hand and earlier_charges.takes_manual_lines(period, own, earlier, inputs)
     by_hand = manual_lines.list_pending([tenant])[tenant.pk] if takes_lines else []
-    extra_amounts = _extra_amounts(own, statement.charge_inputs, earlier, others, by_hand)
+    credited = _load_credited_before(tenant, (own, *own.others, *own.paid))
+    extra_amounts = _extra_amounts(own, statement.charge_inputs, earlier, others, by_hand, credited)
     extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
     whole = [statement, *(one for _, one in others)]
     amounts = [amount for one in whole for amount in _of_period(one).values()]
@@ -138,6 +148,7 @@ def _extra_amounts(
     earlier: statements.Statement | None,
     others: Sequence[tuple[Tenant, statements.Statement]],
     by_hand: Sequence[ManualLine],
+    credited: Sequence[Money],
 ) -> list[tuple[str, list[Money]]]:
     """What the period's invoice would hold besides its own use and terms, by name; some of it nothing.
 
@@ -176,7 +187,33 @@ def _extra_amounts(
             for one in statement.paid
             if one.user is not None
         ),
+        (gettext(CREDITED), per_currency(credited)),
         (gettext(BY_HAND), per_currency(waiting)),
+    ]
+
+
+def _load_credited_before(tenant: Tenant, whole: Iterable[statements.Statement]) -> list[Money]:
+    """What was credited by hand of what these take back, and is not given a second time; the invoice says so by line.
+
+    One query, none where nothing is taken back.
+    """
+    taking = [
+        (one.currency, line)
+        for one in whole
+        for line in invoice_drafts.make_lines(
+            tenant, replace(one, lines=[row for row in one.lines if row.correction and row.amount.amount < 0])
+        )
+    ]
+    if not taking:
+        return []
+    billed = corrections.load_remainders(line for _, line in taking)
+    return [
+        Money.from_minor(part.amount, currency)
+        for currency, line in taking
+        for part in corrections.divide_lines(
+            [line], billed=billed, policy=Corrections.NEXT_INVOICE, currency=currency
+        ).lines
+        if part.kind == LineKind.CREDIT
     ]
 
 

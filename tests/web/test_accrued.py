@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from billing.catalog import version_terms
-from billing.invoicing import manual_lines
+from billing.invoicing import credit_notes, manual_lines
 from billing.models import BillingPeriod, PlanVersion
 from billing.queries import overview as reading
 from billing.queries.accrued_charges import accrued
@@ -161,6 +161,30 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
     assert charges.due == [previewed(lab, "2026-04")]
     assert charges.due[0].text == "87.00"
     assert not lab.periods.filter(start__gt=april.start).exists()  # looking made no period
+
+
+def test_what_was_credited_by_hand_and_is_not_taken_back_again_is_in_the_next_invoice() -> None:
+    """50 hours of March are billed, 30.00 of their 100.00 are credited, and then it turns out that it were 10 hours."""
+    cluster, lab = a_lab(a_version(TWO_DOLLARS))
+    builders.ingest(
+        cluster, builders.a_job(source_key="7", started="2026-03-02 10:00", ended="2026-03-04 12:00")
+    )
+    stories.closed("2026-03", lab, accept="all of it is there")
+    credit_notes.issue_credit_note(
+        invoice=stories.invoice_of(lab, "2026-03"), reason="Goodwill", by="op", on=date(2026, 4, 5),
+        net=Money.of("30.00", "USD"),
+    )  # fmt: skip
+    builders.ingest(
+        cluster, builders.a_job(source_key="7", started="2026-03-02 10:00", ended="2026-03-02 20:00")
+    )
+    april = lab.periods.filter(start=builders.at("2026-04-01"))
+    builders.ingest(cluster, builders.a_job(gpus=100, started="2026-04-20 10:00", ended="2026-04-20 11:00"))
+    charges = accrued(tenant=lab, period=april.get())
+    assert charges is not None
+    extras = [(name, amount.text) for name, amount in charges.extras]
+    assert extras == [("Earlier periods, not billed yet", "-80.00"), ("Credited before", "10.00")]
+    assert [amount.text for amount in charges.due] == ["130.00"]
+    assert charges.due == [previewed(lab, "2026-04")]
 
 
 def test_fees_of_years_without_use_are_told_and_looking_writes_nothing() -> None:
