@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 from django.db import connection, transaction
@@ -24,6 +25,12 @@ SHORTEST = timedelta(days=2)
 AROUND = timedelta(days=75)
 """Reaches beyond the month and the period before it, by whose zone a period may be named, too."""
 
+
+TOGETHER = 25
+"""Tenants whose periods are made in one transaction."""
+
+Span = tuple[Tenant, datetime, datetime]
+"""A tenant, and from when to when its periods have to be there."""
 
 Calendars = Mapping[int, Sequence[BillingPeriod]]
 """By tenant all periods that are kept, in order."""
@@ -55,16 +62,25 @@ def ensure(*, tenant: Tenant, since: datetime, until: datetime) -> None:
     ensure_spans([(tenant, since, until)])
 
 
-def ensure_spans(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
+def ensure_spans(spans: Sequence[Span]) -> None:
     """As `ensure`, for several tenants, each told once. One query where all are kept.
 
     Whoever makes some holds their tenants, as rating does: two that know nothing of each other would make periods with
-    a hole between them, and what was used in it would be billed by none.
+    a hole between them, and what was used in it would be billed by none. Some at a time: where a month begins, all lack
+    theirs, and outside a transaction nobody waits until the last one has its own.
     """
     reaches = _reaches(tenant for tenant, *_ in spans)
-    lacking = [span for span in spans if not _is_within(span, reaches)]
-    if not lacking:
-        return
+    waiting = iter(sorted((span for span in spans if not _is_within(span, reaches)), key=_by_tenant))
+    while together := list(islice(waiting, TOGETHER)):
+        _make_lacking(together)
+
+
+def _by_tenant(span: Span) -> int:
+    """In the order in which several tenants are locked."""
+    return span[0].pk
+
+
+def _make_lacking(lacking: Sequence[Span]) -> None:
     with transaction.atomic():
         tenant_lock.lock_tenants(tenant for tenant, *_ in lacking)
         reaches = _reaches(tenant for tenant, *_ in lacking)
@@ -77,9 +93,7 @@ def ensure_spans(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
         )
 
 
-def _is_within(
-    span: tuple[Tenant, datetime, datetime], reaches: Mapping[int, tuple[datetime, datetime]]
-) -> bool:
+def _is_within(span: Span, reaches: Mapping[int, tuple[datetime, datetime]]) -> bool:
     tenant, since, until = span
     reach = reaches.get(tenant.pk)
     return reach is not None and reach[0] <= since and until <= reach[1]
@@ -101,7 +115,7 @@ _KEPT = (
 
 
 def missing_periods(
-    spans: Sequence[tuple[Tenant, datetime, datetime]],
+    spans: Sequence[Span],
     stored_periods: Mapping[int, Sequence[BillingPeriod]] | None = None,
 ) -> list[BillingPeriod]:
     """What `ensure_spans` would make, and does not: their ids are below zero, so nothing refers to them.

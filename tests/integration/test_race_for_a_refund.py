@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
@@ -83,7 +84,7 @@ def test_money_that_one_gives_back_while_another_does_goes_back_once(
         assert scenario.stripe.violations == []
 
 
-def wait_until_blocked(work: Future[str], database_url: str) -> None:
+def wait_until_blocked(work: Future[Any], database_url: str) -> None:
     deadline = time.monotonic() + PATIENCE
     with psycopg.connect(database_url, autocommit=True) as observer:
         while observer.execute(WAITING).fetchone() != (1,):
