@@ -10,7 +10,7 @@ from typing import Final
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
-from billing.invoicing import credit_notes
+from billing.invoicing import corrections, credit_notes, line_taxes
 from billing.models import CreditState, Invoice, InvoiceLine, RatedUsage, ServiceCredit
 from billing.payments import refunds_due
 from billing.receivables import settlement
@@ -30,6 +30,7 @@ class CreditPreview:
     to_wallet: Money
     owed_back: Money
     to_card: Money  # of what is owed then, what can be refunded to a card
+    stays: Money  # before tax: of its charges, though nothing of its total is left, as it took off so much
     by_rules: Sequence[ServiceCredit]  # of jobs on its lines: what failure rules have credited
 
     @property
@@ -50,6 +51,11 @@ class CreditPreview:
                 f"{self.to_card.text} can be refunded to the card afterwards, on the page Collections."
                 if self.to_card.amount
                 else "Transfer the money afterwards and record that, on the page Collections."
+            )
+        if self.stays.amount:
+            sentences.append(
+                f"Of its charges {self.stays.text} before tax stay, since it took off as much for earlier periods: to "
+                "give them back, too, add a line by hand."
             )
         if self.by_rules:
             sentences.append(self._credited_before)
@@ -77,7 +83,7 @@ def preview_credit(
         )
         after = settlement.load_balance(invoice=invoice, on=on)
         due = refunds_due.list_due(limit=1, invoice=invoice)
-        by_rules = _credited_by_rules(note)
+        stays, by_rules = _load_rest(invoice), _credited_by_rules(note)
         transaction.set_rollback(True)
     zero = Money.zero(invoice.currency)
     return CreditPreview(
@@ -87,8 +93,18 @@ def preview_credit(
         to_wallet=before.from_wallet - after.from_wallet,
         owed_back=max(-after.due, zero) - max(-before.due, zero),
         to_card=due[0].to_card if due else zero,
+        stays=Money.from_minor(stays, invoice.currency),
         by_rules=by_rules,
     )
+
+
+def _load_rest(invoice: Invoice) -> int:
+    """What its lines charge that no credit note can give back, in minor units. Three queries."""
+    lines = list(invoice.lines.all())
+    billed = corrections.load_billed_lines(lines)
+    if line_taxes.total_with_tax(billed.invoices[invoice.pk], invoice.currency).amount:
+        return 0
+    return sum(max(billed.left(line.pk), 0) for line in lines)
 
 
 def _credited_by_rules(note: Invoice) -> list[ServiceCredit]:

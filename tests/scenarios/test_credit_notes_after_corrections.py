@@ -72,9 +72,15 @@ def test_an_invoice_that_took_something_off_is_credited_for_what_it_came_to() ->
 
     preview = credit_note_previews.preview_credit(invoice=april, on=date(2026, 8, 1), moment=LATER)
     assert preview.credited.text == "440.00"
+    stays = "Of its charges 40.00 before tax stay, since it took off as much for earlier periods: "
+    assert preview.sentence.endswith(f"{stays}to give them back, too, add a line by hand.")
     for too_much in ("440.01", "450", "481"):
         with pytest.raises(CreditError, match=r"Only 440\.00 USD are left to credit, before tax"):
             credit(april, too_much)
+    part = credit_note_previews.preview_credit(
+        invoice=april, on=date(2026, 8, 1), moment=LATER, net=Money.of("100", "USD")
+    )
+    assert "before tax stay" not in part.sentence
     assert credit(april, "100").total == -100_00
     assert credit(april).total == -340_00
     assert due(april) == "0.00"
