@@ -8,7 +8,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from billing.models import (
     DocumentKind,
     Invoice,
     InvoiceDocument,
+    Notice,
     Payment,
     PaymentDispute,
     Quota,
@@ -229,6 +230,23 @@ def _each_model_has_a_margin(moment: datetime) -> None:
     assert None not in margins.values()
 
 
+def _no_email_contradicts_what_it_is_about() -> None:
+    """Invoices are sent on the day of issue, receipts once the money is there, reminders after the due date."""
+    days: dict[str, list[tuple[date, date | None, date, Any]]] = defaultdict(list)
+    for notice in Notice.objects.select_related("invoice").order_by("pk"):
+        invoice = notice.invoice
+        if invoice is not None and invoice.due_on and notice.sent_at:
+            day = notice.sent_at.date()
+            days[notice.kind].append((day, invoice.issued_on, invoice.due_on, notice.details.get("payment")))
+    assert {kind: len(rows) for kind, rows in days.items()} == {
+        "invoice": 43, "receipt": 39, "reminder": 6, "credit-note": 1, "suspended": 1,
+    }  # fmt: skip
+    assert [row for row in days["invoice"] if row[0] != row[1]] == []
+    assert [row for kind in ("reminder", "suspended") for row in days[kind] if row[0] <= row[2]] == []
+    received = dict(Payment.objects.values_list("pk", "received_on"))
+    assert [row for row in days["receipt"] if row[0] < received[row[3]]] == []
+
+
 @pytest.mark.django_db
 class TestSeeding:
     MOMENT = at("2026-03-09 12:00")
@@ -260,6 +278,7 @@ class TestSeeding:
         open_ones = Counter(one.tenant.slug for one in Invoice.objects.all().unpaid())
         assert open_ones == {"halcyon-labs": 1, "biophysik": 1, "orbit-robotics": 2}
         _one_payment_is_disputed(self.MOMENT)
+        _no_email_contradicts_what_it_is_about()
         assert Suspension.objects.get(ended_at=None).tenant.slug == "orbit-robotics"
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (last.total, "INSTITUT FUER BIOPHYSIK POTSDAM")

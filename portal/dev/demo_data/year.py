@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
@@ -24,6 +24,7 @@ from billing.models import (
     TopUp,
     Wallet,
 )
+from billing.notifications import document_notices
 from billing.payments import automatic, gateway_access
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
@@ -64,13 +65,16 @@ def live(*, moment: datetime) -> None:
     _grant("welcome", 2_500_00, months[0], GrantKind.GIFT, "Welcome to the cluster")
     for number, month in enumerate(months[: MONTHS - 1]):
         following = months[number + 1]
+        closes_at = following + CLOSES
         _add_lines(number, month)
-        _close(month, on=following + CLOSES, now=moment)
-        _settle(number, month, moment)
+        _settle(months, closes_at)
+        _close(month, on=closes_at, now=moment)
+        _send(closes_at)
         if number >= TOPS_UP_FROM:
-            _top_up(following + CLOSES + timedelta(hours=1))
-        _remind(following, moment)
-    _remind(months[MONTHS], moment)
+            _top_up(closes_at + timedelta(hours=1))
+        _remind(months, following, moment)
+    _remind(months, months[MONTHS], moment)
+    _settle(months, moment)
     _grant("prepaid", 160_000_00, months[MONTHS], GrantKind.TOP_UP, "SEPA transfer 4471-20")
     if gateway_access.is_sandbox():
         (disputed,) = (one for one in _invoices(months[9]) if one.tenant.slug == "lakeside")
@@ -110,47 +114,57 @@ def _invoices(month: datetime) -> Iterator[Invoice]:
     yield from rows.exclude(kind=DocumentKind.CREDIT_NOTE).select_related("tenant").order_by("pk")
 
 
-def _settle(number: int, month: datetime, moment: datetime) -> None:
-    """Paid as each tenant pays, one by card; one is credited in part."""
-    for invoice in _invoices(month):
-        slug = invoice.tenant.slug
+def _settle(months: Sequence[datetime], until: datetime) -> None:
+    """What came until then: each tenant pays as it does, one by card; one is credited in part."""
+    for invoice in Invoice.objects.all().unpaid().select_related("tenant").order_by("pk"):
+        slug, middle = invoice.tenant.slug, invoice.period_start + timedelta(days=14)
+        number = sum(month <= middle for month in months) - 1
         if invoice.issued_on is None:
             continue
-        if (slug, number) == CREDITED and not Invoice.objects.filter(original=invoice).exists():
+        credited_on = invoice.issued_on + timedelta(days=4)
+        if (slug, number) == CREDITED and credited_on <= until.date() and not invoice.credit_notes.exists():
             credit_notes.issue_credit_note(
                 invoice=invoice,
                 position=1,
                 net=Money.of("180.00", invoice.currency),
                 reason="Jobs lost when the cooling failed: agreed by telephone",
                 by=WHO,
-                on=invoice.issued_on + timedelta(days=4),
+                on=credited_on,
             )
         if (slug, number) in NOT_PAID:
             continue
-        days = LATE.get((slug, number), PAYS_AFTER[slug])
-        if (slug, number) in BY_CARD and gateway_access.is_sandbox():
-            paid_on = invoice.issued_on + timedelta(days=BY_CARD[slug, number])
+        by_card = (slug, number) in BY_CARD and gateway_access.is_sandbox()
+        days = BY_CARD[slug, number] if by_card else LATE.get((slug, number), PAYS_AFTER[slug])
+        paid_on = invoice.issued_on + timedelta(days=days)
+        if paid_on > until.date():
+            continue
+        if by_card:
             on = datetime.combine(paid_on, time(14, tzinfo=UTC))
             cards.pay(invoice=invoice, by="ann@demo.example", moment=on)
             continue
-        due = settlement.load_balance(invoice=invoice, on=moment.date()).due
-        if due.minor > 0:
-            settlement.record_payment(
-                invoice=invoice,
-                amount=due,
-                received_on=min(moment.date(), invoice.issued_on + timedelta(days=days)),
-                reference=f"SEPA {invoice.number}",
-                recorded_by=WHO,
-            )
+        settlement.record_payment(
+            invoice=invoice,
+            amount=settlement.load_balance(invoice=invoice, on=paid_on).due,
+            received_on=paid_on,
+            reference=f"SEPA {invoice.number}",
+            recorded_by=WHO,
+        )
 
 
-def _remind(month: datetime, moment: datetime) -> None:
+def _remind(months: Sequence[datetime], month: datetime, moment: datetime) -> None:
     for day in ROUNDS:
         on = month.replace(day=day) + timedelta(hours=9)
         if on <= moment:
+            _settle(months, on)
             dunning_run.run_dunning(moment=on)
             slurm.block_suspended(moment=on)
-            delivery.send_notices(moment=on + timedelta(hours=1))
+            _send(on)
+
+
+def _send(moment: datetime) -> None:
+    """Documents wait for their PDF, which the worker renders later, and go without it then."""
+    delivery.send_notices(moment=moment)
+    delivery.send_notices(moment=moment + document_notices.LONGEST)
 
 
 def _grant(key: str, amount: int, moment: datetime, kind: GrantKind, why: str) -> None:
