@@ -118,7 +118,8 @@ def missing_periods(
     spans: Sequence[Span],
     stored_periods: Mapping[int, Sequence[BillingPeriod]] | None = None,
 ) -> list[BillingPeriod]:
-    """What `ensure_spans` would make, and does not: their ids are below zero, so nothing refers to them.
+    """What `ensure_spans` would make, and does not: their ids are below zero and those of `stored_periods`, so nothing
+    refers to them.
 
     One query; none where `stored_periods` has all that are stored of each tenant, in order.
     """
@@ -127,6 +128,7 @@ def missing_periods(
     unread_tenants = [tenant for tenant, *_ in spans if tenant.pk not in stored]
     if unread_tenants:
         reaches |= _reaches(unread_tenants)
+    lowest = min((period.pk for rows in stored.values() for period in rows), default=0)
     periods: list[BillingPeriod] = []
     for tenant, since, until in spans:
         missing = _missing(
@@ -138,7 +140,7 @@ def missing_periods(
         )
         periods += [
             BillingPeriod(
-                pk=-len(periods) - place,
+                pk=min(lowest, 0) - len(periods) - place,
                 tenant_id=tenant.pk,
                 start=p.start,
                 end=p.end,

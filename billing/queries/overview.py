@@ -12,6 +12,7 @@ from math import lcm
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from billing.catalog import billing_periods
 from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import BillingPeriod, Invoice, Resource, Verdict
 from billing.queries import invoices, job_parts
@@ -136,19 +137,29 @@ class Around:
     inputs: StatementInputs  # of the tenant
 
 
-def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
+def around(
+    tenant: Tenant, *, moment: datetime, day: date | None = None, supposing: bool = False
+) -> Around | None:
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query.
 
-    In an `acting_scope`, as of the inputs that come with it.
+    In an `acting_scope`, as of the inputs that come with it. `supposing`: periods since the last one that is kept, in
+    which nothing was used yet, are there as well.
     """
     inputs = StatementInputs(frozenset([tenant.pk]))
     begun = [period for period in inputs.calendars[tenant.pk] if period.start <= moment]
+    lacking: list[BillingPeriod] = []
+    if supposing and begun and begun[-1].end <= moment:
+        span = tenant, begun[-1].end, moment + timedelta(seconds=1)
+        lacking = billing_periods.missing_periods([span], inputs.calendars)
+        begun += lacking
     place = next(
         (place for place in reversed(range(len(begun))) if day in {None, days_of(begun[place])[0]}), None
     )
     if place is None:
         return None
     before, after = begun[place - 1] if place else None, begun[place + 1] if place + 1 < len(begun) else None
+    if begun[place] in lacking:  # else a period that is kept is the last one, whose close bills what waits
+        inputs = inputs.with_periods(lacking)
     return Around(begun[place], before, after, inputs)
 
 

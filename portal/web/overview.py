@@ -39,7 +39,7 @@ DAY = timedelta(days=1)
 def overview(request: TenantRequest) -> HttpResponse:
     day = _first_day(request)
     with acting_scope(request.tenant):
-        around = reading.around(request.tenant, moment=request.moment, day=day)
+        around = reading.around(request.tenant, moment=request.moment, day=day, supposing=True)
     if around is None and day:
         raise Http404("no such period")
     if Action.READ_ALL not in request.may:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from decimal import Decimal
 from html import unescape
 from typing import Any
 
 import pytest
 
+from billing.catalog import version_terms
 from billing.models import BillingPeriod
 from billing.queries import overview as reading
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
 from tests import builders, sharing, stories
+from tests.terms import TWO_DOLLARS, a_version
+from tests.web.clock import stand_at
 from tests.web.house import House, a_house, page, plan, signed_in
 
 pytestmark = pytest.mark.django_db
+
+MARCH = "/t/vision-lab/?period=2026-03-01"
 
 begun, house = sharing.fixtures(a_house, "house")
 
@@ -142,7 +148,7 @@ def test_the_smallest_projects_share_one_colour() -> None:
     tenant = builders.a_tenant(plan=plan("standard", "2.00"), accounts=[(cluster, f"p{n}") for n in range(9)])
     ann = builders.a_person("ann@vision.example", tenant)
     builders.ingest(cluster, *(builders.a_job(account=f"p{n}", gpus=10 - n) for n in range(9)))
-    drawn = chart(page(ann, "/t/vision-lab/"))
+    drawn = chart(page(ann, MARCH))
     assert list(drawn["hours"]) == ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "Other"]
     assert drawn["hours"]["Other"][1] == "5.00"  # 3 and 2 GPUs for an hour
     assert list(drawn["spend"]) == list(drawn["hours"])
@@ -152,7 +158,7 @@ def test_what_no_price_covers_is_said_aloud() -> None:
     tenant = a_lab()
     ann = builders.a_person("ann@vision.example", tenant)
     builders.ingest(builders.a_cluster(), builders.a_job(), builders.a_job(gpu_model="mi300x", gpus=12))
-    text = words(page(ann, "/t/vision-lab/"))
+    text = words(page(ann, MARCH))
     assert "No price covers 12.00 GPU-hours on mi300x of vision." in text
     assert "Spend $2.00" in text
     assert "vision mi300x 12.00 Unpriced" in text
@@ -163,7 +169,7 @@ def test_an_expensive_pod_stands_beside_the_job_that_it_is_a_part_of() -> None:
     ann = builders.a_person("ann@vision.example", tenant)
     pod = builders.a_job(job_id="vision/llama-worker-0", name="llama", user="ben")
     builders.ingest(builders.a_cluster(), pod)
-    assert "vision/llama-worker-0 llama ben" in words(page(ann, "/t/vision-lab/"))
+    assert "vision/llama-worker-0 llama ben" in words(page(ann, MARCH))
 
 
 def test_a_plan_that_waives_gpus_says_so() -> None:
@@ -174,7 +180,7 @@ def test_a_plan_that_waives_gpus_says_so() -> None:
     tenant = builders.a_tenant(plan=free, accounts=[(cluster, "vision")])
     ann = builders.a_person("ann@vision.example", tenant)
     builders.ingest(cluster, builders.a_job(cpu_milli=8000))
-    text = words(page(ann, "/t/vision-lab/"))
+    text = words(page(ann, MARCH))
     assert "Spend $0.08" in text
     assert "vision a100 1.00 Waived" in text
 
@@ -186,10 +192,14 @@ def test_a_lab_without_usage_is_told_what_comes_next() -> None:
     assert "Spend" not in text
 
 
-def test_one_can_go_from_period_to_period_and_no_further(house: House) -> None:
+def test_one_can_go_from_period_to_period_and_no_further(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_at(monkeypatch, "2026-03-20 10:00")
     client_page = page(house.ann, "/t/vision-lab/")
     assert "March 2026" in client_page
     assert 'href="?period=' not in client_page
+    stand_at(monkeypatch, "2026-05-20 10:00")
     builders.ingest(house.cluster, builders.a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"))
     may = page(house.ann, "/t/vision-lab/")
     assert "May 2026" in may
@@ -198,6 +208,40 @@ def test_one_can_go_from_period_to_period_and_no_further(house: House) -> None:
     assert 'href="?period=2026-03-01"' in april
     assert 'href="?period=2026-05-01"' in april
     assert "No jobs in this period." in april
+
+
+def test_who_has_used_nothing_this_month_sees_it_with_nothing_spent(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last job ran in March, and no close makes periods by itself."""
+    stand_at(monkeypatch, "2026-05-20 10:00")
+    kept = BillingPeriod.objects.count()
+    for person in (house.ann, house.ben):
+        may = page(person, "/t/vision-lab/")
+        assert "May 2026" in may
+        assert 'href="?period=2026-04-01"' in may
+    text = words(page(house.ann, "/t/vision-lab/"))
+    assert "Spend" in text
+    assert "GPU-hours 0.00" in text
+    assert "Jobs 0 started in this period" in text
+    assert 'href="?period=2026-05-01"' in page(house.ann, "/t/vision-lab/?period=2026-04-01")
+    assert "Spend $13.00" in words(page(house.ann, MARCH))
+    assert BillingPeriod.objects.count() == kept
+
+
+def test_a_fee_of_a_month_without_use_is_in_its_preview(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fee of 50.00, billed in advance: what the close of June will bill of July is only supposed, too."""
+    version = a_version(TWO_DOLLARS)
+    version_terms.set_fee(version=version, name="Platform fee", amount=Decimal("50.00"), in_advance=True)
+    cluster = builders.a_cluster()
+    tenant = builders.a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")])
+    ann = builders.a_person("ann@vision.example", tenant)
+    builders.ingest(cluster, builders.a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    stories.close("2026-03", tenant, accept="test")
+    stand_at(monkeypatch, "2026-06-20 10:00")
+    text = words(page(ann, "/t/vision-lab/"))
+    assert "Platform fee $50.00" in text
+    assert "June 2026" in text
 
 
 @pytest.mark.parametrize("period", ["1999-01-01", "x", "2026-03-02", "' OR 1=1"])
@@ -234,7 +278,7 @@ def test_a_page_adds_up_to_the_invoice() -> None:
     )
     stories.close("2026-03", tenant, accept="test")
     assert stories.total(stories.invoice_of(tenant, "2026-03")) == "1.02"
-    assert "Spend $1.02" in words(page(ann, "/t/vision-lab/"))
+    assert "Spend $1.02" in words(page(ann, MARCH))
 
 
 def test_a_job_that_began_before_the_period_is_among_its_most_expensive() -> None:

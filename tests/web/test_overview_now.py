@@ -173,7 +173,7 @@ def test_nothing_runs_and_one_gpu(lab: Lab) -> None:
 
 def test_a_period_that_is_over_says_nothing_of_now(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_at(monkeypatch, "2026-04-15 10:00")
-    assert "Running now" not in page(lab.ben, OVERVIEW)
+    assert "Running now" not in page(lab.ben, f"{OVERVIEW}?period=2026-03-01")
 
 
 def test_a_member_who_sees_their_own_jobs_is_told_of_these_alone(lab: Lab) -> None:
@@ -243,7 +243,7 @@ def test_a_month_that_is_over_is_compared_with_the_whole_one_before(
 ) -> None:
     february(lab)
     stand_at(monkeypatch, "2026-04-15 10:00")
-    text = words(card(page(lab.ann, OVERVIEW)))
+    text = words(card(page(lab.ann, f"{OVERVIEW}?period=2026-03-01")))
     assert "−$920.00 −76.7 % 1 Mar 2026 – 31 Mar 2026, compared with 1 Feb 2026 – 28 Feb 2026." in text
 
 
