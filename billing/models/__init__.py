@@ -30,7 +30,7 @@ from billing.models.erasures import Erasure
 from billing.models.evidence import Evidence
 from billing.models.focus_exports import FocusExport, FocusExportPart, FocusFormat
 from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
-from billing.models.invoice_balances import InvoiceBalance
+from billing.models.invoice_balances import InvoiceBalance, InvoiceRemainder
 from billing.models.invoices import (
     CLOSED_PERIOD,
     MOVES,
@@ -242,6 +242,7 @@ __all__ = [
     "InvoiceBalance",
     "InvoiceDocument",
     "InvoiceLine",
+    "InvoiceRemainder",
     "InvoiceSeries",
     "InvoiceState",
     "InvoiceTax",

@@ -34,3 +34,22 @@ class InvoiceBalance(models.Model):
 
     def __str__(self) -> str:
         return f"{self.invoice_id}: {self.left}"
+
+
+class InvoiceRemainder(models.Model):
+    """The balance's `left`, for sums over all invoices: add it up in the database, and read it of no single invoice.
+
+    A view of the database as well, `billing_invoiceremainder`.
+    """
+
+    invoice = models.OneToOneField(
+        Invoice, on_delete=models.DO_NOTHING, primary_key=True, related_name="remainder"
+    )
+    left = models.BigIntegerField(help_text="Minor units; below zero it is to be given back.")
+
+    class Meta:
+        managed = False
+        db_table = "billing_invoiceremainder"
+
+    def __str__(self) -> str:
+        return f"{self.invoice_id}: {self.left}"

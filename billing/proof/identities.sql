@@ -105,6 +105,10 @@ SELECT format('{invoice:%s} at %s %s', invoice_id, category, rate) FROM (
     ) both_sides GROUP BY invoice_id, category, rate
 ) each WHERE net <> 0 AND whole = 0
 
+-- name: sums over all invoices take of each what its balance says
+SELECT format('{invoice:%s}', b.invoice_id) FROM billing_invoicebalance b
+LEFT JOIN billing_invoiceremainder r ON r.invoice_id = b.invoice_id WHERE b."left" IS DISTINCT FROM r."left"
+
 -- name: every transfer is booked in full, or not at all
 SELECT format('{transfer:%s}', t.id) FROM billing_transfer t
 LEFT JOIN billing_transferpart p ON p.transfer_id = t.id

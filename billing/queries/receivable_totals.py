@@ -23,18 +23,18 @@ class ReceivableTotal:
 
 
 def total_receivables(*, moment: datetime) -> list[ReceivableTotal]:
-    """By currency. One query, which computes the balance of each invoice once."""
-    late = Q(due_on__lt=moment.date(), balance__left__gt=0)
-    back = Q(balance__left__lt=0)
+    """By currency. One query."""
+    late = Q(due_on__lt=moment.date(), remainder__left__gt=0)
+    back = Q(remainder__left__lt=0)
     totals = (
         Invoice.objects.to_settle()
         .order_by()
         .values("currency")
         .annotate(
-            overdue=Sum("balance__left", filter=late, default=0),
+            overdue=Sum("remainder__left", filter=late, default=0),
             overdue_invoices=Count("pk", filter=late),
             overdue_tenants=Count("tenant", filter=late, distinct=True),
-            owed_back=Sum("balance__left", filter=back, default=0),
+            owed_back=Sum("remainder__left", filter=back, default=0),
             owed_back_invoices=Count("pk", filter=back),
         )
     )

@@ -130,23 +130,23 @@ def receivables(*, today: date) -> list[Receivables]:
     """All issued invoices that are not settled, by currency. One query."""
     borders = [today, *(today - timedelta(days=days) for days in AGES)]
     ages = {
-        f"age{place}": Sum("balance__left", filter=_overdue(borders, place), default=0)
+        f"age{place}": Sum("remainder__left", filter=_overdue(borders, place), default=0)
         for place in range(len(borders))
     }
     rows = (
         Invoice.objects.to_settle()
-        .exclude(balance__left=0)
+        .exclude(remainder__left=0)
         .order_by()
         .values("currency")
         .annotate(
             not_due=Sum(
-                "balance__left",
-                filter=Q(balance__left__gt=0) & (Q(due_on__gte=today) | Q(due_on=None)),
+                "remainder__left",
+                filter=Q(remainder__left__gt=0) & (Q(due_on__gte=today) | Q(due_on=None)),
                 default=0,
             ),
-            invoices=Count("pk", filter=Q(balance__left__gt=0)),
-            back=Sum(-F("balance__left"), filter=Q(balance__left__lt=0), default=0),
-            back_invoices=Count("pk", filter=Q(balance__left__lt=0)),
+            invoices=Count("pk", filter=Q(remainder__left__gt=0)),
+            back=Sum(-F("remainder__left"), filter=Q(remainder__left__lt=0), default=0),
+            back_invoices=Count("pk", filter=Q(remainder__left__lt=0)),
             **ages,
         )
         .order_by("currency")
@@ -174,7 +174,7 @@ def _month_before(first: date) -> date:
 
 def _overdue(borders: Sequence[date], place: int) -> Q:
     """`left` of invoices that were due before the border and not before the next one."""
-    of = Q(balance__left__gt=0, due_on__lt=borders[place])
+    of = Q(remainder__left__gt=0, due_on__lt=borders[place])
     return of & Q(due_on__gte=borders[place + 1]) if place + 1 < len(borders) else of
 
 

@@ -62,7 +62,8 @@ def _of(app: str, names: str) -> tuple[str, ...]:
 KINDS = (
     Kind("documents", "invoices, credit notes, their lines, taxes, PDFs, evidence and keys", ISSUED, _of("billing", """
         Invoice InvoiceLine InvoiceTax InvoiceDocument InvoiceSeries Evidence Voiding LineJobs BilledJob SigningKey
-        ManualLine BillingPeriod PendingApproval WriteOff PriceCorrection ServiceCredit InvoiceBalance""")),
+        ManualLine BillingPeriod PendingApproval WriteOff PriceCorrection ServiceCredit InvoiceBalance
+        InvoiceRemainder""")),
     Kind("money", "payments, refunds, disputes, wallets, bank transfers, what Stripe said", LAW, _of("billing", """
         Payment PaymentAttempt PaymentRefund PaymentDispute MovedMoney MovedCredit CheckoutSession CreditEntry
         BankStatement Transfer TransferPart RefusedEntry Wallet WalletEntry WalletGrant WalletHold WalletDay

@@ -91,6 +91,25 @@ CROSS JOIN LATERAL (
     FROM billing_writeoff WHERE invoice_id = i.id AND undone_at IS NULL
 ) f;
 
+-- What is left of each document, as billing_invoicebalance has it: for sums over all of them, which take a fifth of the time
+-- where payments, notes and what is written off are added up once instead of invoice by invoice. The model InvoiceRemainder.
+CREATE VIEW billing_invoiceremainder WITH (security_invoker = true) AS
+SELECT i.id AS invoice_id, o.unpaid - least(coalesce(f.amount, 0), greatest(o.unpaid, 0)) AS "left"
+FROM billing_invoice i
+LEFT JOIN (
+    SELECT invoice_id, sum(amount)::bigint AS received FROM billing_payment GROUP BY invoice_id
+) p ON p.invoice_id = i.id
+LEFT JOIN (
+    SELECT original_id, sum(total - prepaid)::bigint AS credited FROM billing_invoice WHERE state = 'issued'
+    GROUP BY original_id
+) n ON n.original_id = i.id
+LEFT JOIN (
+    SELECT invoice_id, sum(amount)::bigint AS amount FROM billing_writeoff WHERE undone_at IS NULL GROUP BY invoice_id
+) f ON f.invoice_id = i.id
+CROSS JOIN LATERAL (
+    SELECT i.total - i.prepaid - coalesce(p.received, 0) + coalesce(n.credited, 0) AS unpaid
+) o;
+
 -- Plans that have more than prices of single units, by the tenants that are, were or will be on them: what such a period comes
 -- to is told by its totals alone.
 CREATE VIEW billing_chargedbytotal WITH (security_invoker = true) AS
@@ -110,6 +129,7 @@ JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 
 GRANT SELECT ON billing_chargedbytotal, clusters_declaredmeter, billing_anyresource TO clustertab_agent;
 GRANT SELECT ON billing_resource, billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
+GRANT SELECT ON billing_invoiceremainder TO clustertab_agent;
 
 -- What a tenant may know of tables that it has no right on. The views read them as their owner, for whom the policies of
 -- row level security are no limit: they name the tenant, and the users in `app.users`, as these do.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
 from billing.models import UNDER_WAY, AttemptState, Invoice, PaymentAttempt
+from billing.proof import checks
 from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db
@@ -36,3 +38,18 @@ def test_balances_are_read_with_their_invoices_in_one_query(
     with django_assert_num_queries(1):
         assert [(row.balance.left, row.balance.received) for row in Invoice.objects.unpaid()] == [(400, 0)]
     assert not Invoice.objects.overpaid().exists()
+
+
+def test_the_proof_names_an_invoice_of_which_sums_take_something_else(scenario: Scenario) -> None:
+    assert checks.prove().holds
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TEMP VIEW billing_invoiceremainder AS "  # found before the other
+            'SELECT invoice_id, "left" + 1 AS "left" FROM billing_invoicebalance'
+        )
+    broken = {check.name: check.broken for check in checks.prove().checks if check.broken}
+    assert broken == {
+        "sums over all invoices take of each what its balance says": [
+            f"invoice {scenario.invoice.number} of vision-lab"
+        ]
+    }
