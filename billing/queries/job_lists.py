@@ -14,7 +14,7 @@ from django.db.models import F, Q, QuerySet
 
 from billing.documents.csv import Cell, instant, rows_to_csv
 from billing.models import RatedJob, Verdict
-from billing.queries.cost_classes import Bound, bounds
+from billing.queries.cost_classes import Bound, bounds, hour_bounds
 from billing.queries.costs import per_currency
 from billing.queries.job_parts import JobKey, folded, folds, heads, summed_over_parts
 from billing.queries.jobs import COST_RANK, NEWEST_FIRST, PAGE, Job, JobFilter, all_matching, costed, matching
@@ -32,7 +32,7 @@ HEADER = (
 
 
 class Order(StrEnum):
-    """What a list of jobs is ordered by. By cost and GPU-hours it reads all jobs of its range."""
+    """What a list of jobs is ordered by. By cost and GPU-hours of a range of days it reads all jobs of it."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -59,7 +59,7 @@ class Totals:
 def listed(
     tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "", read: Sequence[Job] = ()
 ) -> tuple[list[Job], str]:
-    """A page of jobs and the cursor of the next one. At most seven queries, by cost four more.
+    """A page of jobs and the cursor of the next one. At most seven queries, by cost and GPU-hours four more.
 
     By cost and GPU-hours only of a period or a range of days: the others have no bound, and are the newest first.
     `read`: all jobs that match, where the request has read them; that saves one query, and one of a range of days.
@@ -78,8 +78,9 @@ def listed(
     ranks = rows.annotate(rank=summed_over_parts(rank, every) if several else rank)
     place = _PLACE.fullmatch(after)
     limits: list[Bound] = []
-    if order is Order.COST and filters.period is not None and not several:
-        limits = bounds(tenant, filters.period, behind=Decimal(place[1]) if place else None)
+    if filters.period is not None and not several:
+        look = bounds if order is Order.COST else hour_bounds
+        limits = look(tenant, filters.period, behind=Decimal(place[1]) if place else None)
     ranked, more = _ranked(ranks, place, limits)
     return folded(tenant, ranked, every, filters, read=read), more
 

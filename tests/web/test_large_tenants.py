@@ -6,23 +6,26 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 
 from billing import tasks
 from billing.catalog import plans
 from billing.models import BillingPeriod, LineJobs, Price, RatedJob
 from billing.queries import cost_classes, job_lists, jobs, line_usage
+from billing.queries.job_lists import Order
 from billing.queries.jobs import JobFilter
 from billing.rules.meters import PerUnit
 from clusters.connectors.base import UsageFact
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
 from tests import sharing
-from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
+from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
 from tests.stories import closed, invoice_of, prove
 from tests.web.house import page
 
@@ -35,6 +38,7 @@ SHOWN = {
     "oldest jobs of a month": "user1",
     "jobs of a model": "user1",
     "jobs by cost": "user1",
+    "jobs by GPU-hours": "user1",
     "quote": "80.00",
     "costs": "user1",
     "what changed": "user1",
@@ -98,6 +102,7 @@ def _ended(dice: random.Random, number: int, account: str) -> UsageFact:
         account=account,
         user=f"user{number % 7}",
         gpus=1 + dice.randrange(8),
+        cpu_milli=1_000 * (1 + dice.randrange(8)),
         gpu_model=dice.choice(["a100", "h100"]),
         time_limit=400_000,
         started=start,
@@ -113,8 +118,8 @@ def _vacuum() -> None:
         cursor.execute("RESET ROLE")
 
 
-READS_MORE = {"what changed": 3, "jobs by cost": 2}
-"""How many times as much these may read: the first looks at each run, of 100,000 at most, the other at all jobs of the
+READS_MORE = {"what changed": 3, "jobs by cost": 2, "jobs by GPU-hours": 2}
+"""How many times as much these may read: the first looks at each run, of 100,000 at most, the others at all jobs of the
 classes of cost that the page is of."""
 
 
@@ -152,6 +157,7 @@ def addresses(lab: Tenant) -> dict[str, str]:
         "oldest jobs of a month": "jobs/?period=2026-03-01&sort=oldest",
         "jobs of a model": "jobs/?period=2026-03-01&gpu_model=h100",
         "jobs by cost": "jobs/?period=2026-03-01&sort=cost",
+        "jobs by GPU-hours": "jobs/?period=2026-03-01&sort=gpu-hours",
         "job": f"jobs/{record}/",
         "calculator": "quote/",
         "quote": "quote/?gpus=4&hours=10&gpu_model=h100",
@@ -193,23 +199,57 @@ def buffers() -> Iterator[list[int]]:
         yield read
 
 
+@pytest.mark.parametrize("order", [Order.COST, Order.GPU_HOURS])
 @pytest.mark.parametrize(
     "filters", [JobFilter(), JobFilter(gpu_model="a100"), JobFilter(user="user3", gpu_model="a100")]
 )
-def test_jobs_by_cost_are_those_that_looking_at_all_of_them_would_find(
-    labs: Labs, filters: JobFilter
+def test_the_largest_jobs_are_those_that_looking_at_all_of_them_would_find(
+    labs: Labs, filters: JobFilter, order: Order
 ) -> None:
     """One model costs much more than the other, so that classes of hours say little of the cost."""
     price = Price.objects.get(gpu_models=["h100"])
     plans.correct_price(price=price, model=PerUnit(Decimal(9)), reason="Agreed on.")
     for lab in (labs.few, labs.many):
-        period = BillingPeriod.objects.get(tenant=lab, start=at("2026-03-01"))
-        chosen = replace(filters, period=period)
-        rows = jobs.matching(lab, chosen).annotate(cost=jobs.COST_RANK).order_by("-cost", "-record_id")
-        every, after = list(rows.values_list("record_id", flat=True)), ""
-        for start in range(0, min(len(every), 600), jobs.PAGE):
-            listed, after = job_lists.listed(lab, chosen, job_lists.Order.COST, after=after)
-            assert [job.row.record_id for job in listed] == every[start : start + jobs.PAGE]
+        _reads_as_all(lab, filters, order)
+
+
+@pytest.mark.parametrize(
+    ("prices", "later"),
+    [
+        ([("gpu-hour", {}, "0.01", LONG_AGO)], [("gpu-hour", {}, "0.02", LONG_AGO)]),
+        ([("gpu-hour", {}, "0.01", LONG_AGO)], [("gpu-hour", {}, "900.00", LONG_AGO)]),
+        ([("gpu-hour", {"gpu_model": ["h100"]}, "2.00", LONG_AGO)], []),
+        ([("gpu-hour", {}, "0.00", LONG_AGO), ("cpu-core-hour", {}, "1.00", LONG_AGO)], []),
+        ([("cpu-core-hour", {}, "1.00", LONG_AGO)], []),
+    ],
+    ids=["several low prices", "a high price", "a model without a price", "free GPUs", "waived GPUs"],
+)
+def test_jobs_by_gpu_hours_are_in_order_whatever_they_cost(
+    prices: list[PriceRow], later: list[PriceRow]
+) -> None:
+    """Of what is sorted by its cost, or costs nothing, the cost says less or nothing of its GPU-hours."""
+    cluster = a_cluster(complete_through="2026-04-02")
+    charges = sorted({meter.partition("-")[0] for meter, *_ in prices})
+    plan = a_plan(prices=prices, charges=charges)
+    if later:
+        a_plan(prices=later, charges=charges, effective_from=date(2026, 3, 2))
+    lab = a_tenant("lab", plan=plan, accounts=[(cluster, "lab")])
+    ingest(cluster, *(_ended(random.Random(n), n, "lab") for n in range(700)))
+    _reads_as_all(lab, JobFilter(), Order.GPU_HOURS)
+
+
+def _reads_as_all(lab: Tenant, filters: JobFilter, order: Order) -> None:
+    period = BillingPeriod.objects.get(tenant=lab, start=at("2026-03-01"))
+    chosen = replace(filters, period=period)
+    ranks = {
+        Order.COST: jobs.COST_RANK,
+        Order.GPU_HOURS: F("gpu_units") * F("share_num") / F("share_den"),
+    }
+    rows = jobs.matching(lab, chosen).annotate(rank=ranks[order]).order_by("-rank", "-record_id")
+    every, after = list(rows.values_list("record_id", flat=True)), ""
+    for start in range(0, min(len(every), 700), jobs.PAGE):
+        listed, after = job_lists.listed(lab, chosen, order, after=after)
+        assert [job.row.record_id for job in listed] == every[start : start + jobs.PAGE]
 
 
 def test_classes_of_cost_are_the_same_here_and_in_the_database() -> None:
