@@ -193,6 +193,14 @@ def list_between(since: int, until: int) -> list[date]:
     return _dates("SELECT billing_dropped_between(%s, %s)", [max(since, 0), until])
 
 
+def list_between_any(spans: Iterable[tuple[int, int]]) -> list[date]:
+    """The same of any of these, the earliest first. One query."""
+    since, until = zip(*spans, strict=True)
+    return _dates(
+        sql.MONTHS_BETWEEN_ANY, {"since": [max(second, 0) for second in since], "until": list(until)}
+    )
+
+
 def list_of_periods(period_ids: Iterable[int]) -> list[date]:
     """Those with jobs in one of these billing periods. One query."""
     return _dates("SELECT billing_dropped_of_periods(%s)", [list(period_ids)])

@@ -36,6 +36,10 @@ SELECT d FROM billing_dropped_months() AS d WHERE month_number(extract(epoch FRO
     SELECT coalesce(usage_key_month(n.key), k.record_id >> 40) FROM unnest(%(keys)s::text[]) AS n (key)
     LEFT JOIN clusters_usagekey k ON k.cluster_id = %(cluster)s AND k.source_key = n.key)
 
+-- name: MONTHS_BETWEEN_ANY
+SELECT DISTINCT d FROM unnest(%(since)s::bigint[], %(until)s::bigint[]) AS u (since, until)
+CROSS JOIN LATERAL billing_dropped_between(u.since, u.until) AS d ORDER BY d
+
 -- name: OWN_MONTHS
 -- Of which the tenant in scope has jobs in files alone.
 SELECT DISTINCT month FROM billing_own_sealed_files(ARRAY(SELECT billing_dropped_months())) WHERE kind = 'jobs' ORDER BY month

@@ -82,6 +82,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "portal.web.tasks.perform_preview",  # somebody waits for it
         "billing.tasks.refresh_efficiency",  # somebody waits for it, some seconds or a minute
         "billing.reports.tasks.refresh_cluster_efficiency",
+        "billing.reports.tasks.count_runs",
         "billing.reports.tasks.forget_efficiency",  # after what is computed meanwhile
         "billing.reports.tasks.forget_old_efficiency",
     ),

@@ -94,7 +94,8 @@ def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
             cursor.execute(_RENAME_JOBS, [tenant.pk, tenant.pk, users])
         for table in ("billing_billedjob", "billing_quota", *_WALLETS, *_FINDINGS):
             cursor.execute(_RENAME.format(table=table), [tenant.pk, users])
-        for statement in (sql.RENAME_BLOCKS, sql.RENAME_SERIES, sql.FORGET_EFFICIENCY, sql.FORGET):
+        forget = (sql.FORGET_EFFICIENCY, sql.FORGET_RUN_COUNTS, sql.FORGET)
+        for statement in (sql.RENAME_BLOCKS, sql.RENAME_SERIES, *forget):
             cursor.execute(statement, values)
         count = int(cursor.rowcount)
         cursor.execute(sql.TRANSACTION)

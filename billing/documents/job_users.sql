@@ -89,6 +89,10 @@ WHERE u.tenant_id = %(tenant)s AND p.tenant_id = u.tenant_id AND p.name = u."use
 -- Sums by user, which a worker computes again; those of clusters have everybody's.
 DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %(tenant)s OR cluster_id IS NOT NULL;
 
+-- name: FORGET_RUN_COUNTS
+-- Numbers of runs by user, which a worker counts again.
+DELETE FROM billing_runcountsnapshot WHERE tenant_id = %(tenant)s;
+
 -- name: FORGET
 UPDATE billing_jobuser p SET name = erased_user(p.id)
 WHERE p.tenant_id = %(tenant)s AND p.name = ANY (%(names)s::text[]) AND p.name <> erased_user(p.id);

@@ -130,6 +130,7 @@ from billing.models.reconciliation import (
     Reconciliation,
 )
 from billing.models.reservations import Reservation, ReservationEnd, ReservationRun, ReservedAmount
+from billing.models.run_counts import RunCountSnapshot
 from billing.models.seal_runs import SealKind, SealRun
 from billing.models.sellers import InvoiceSeries, Seller, TaxRate
 from billing.models.service_credits import CreditedPart, CreditState, FailureRule, ServiceCredit
@@ -312,6 +313,7 @@ __all__ = [
     "ReservationRun",
     "ReservedAmount",
     "Resource",
+    "RunCountSnapshot",
     "SavedMethod",
     "ScheduledClose",
     "SealKind",

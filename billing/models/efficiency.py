@@ -1,4 +1,4 @@
-"""What pages about efficiency show of a tenant or cluster with many jobs."""
+"""The efficiency of a tenant or cluster with many jobs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Q
 
+from billing.models.snapshots import Snapshot
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 
 
-class EfficiencySnapshot(models.Model):
+class EfficiencySnapshot(Snapshot):
     """The efficiency of some days as a worker computed it from the runs, for a page to read: a tenant's or a cluster's.
 
-    Holds GPU-seconds by price and no money: a corrected price shows at once. Written anew as a whole, and deleted when
-    nobody has looked at it for long.
+    Holds GPU-seconds by price and no money: a corrected price shows at once.
     """
 
     tenant = models.ForeignKey(
@@ -33,9 +33,6 @@ class EfficiencySnapshot(models.Model):
     )
     since = models.BigIntegerField(help_text="UTC epoch second.")
     until = models.BigIntegerField(null=True, help_text="UTC epoch second. Empty: the days go on.")
-    requested_at = models.DateTimeField(null=True, help_text="Since when a worker is to compute it.")
-    as_of = models.DateTimeField(null=True, help_text="When it was computed. Empty: it has not been yet.")
-    seconds = models.IntegerField(default=0, help_text="How long that took, rounded up.")
     answers = models.JSONField(
         default=dict,
         encoder=DjangoJSONEncoder,

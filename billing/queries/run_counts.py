@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from datetime import date
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from django.db import connection
@@ -23,9 +24,10 @@ from portal.sql_files import Statements
 
 sql = Statements(__file__, "run_counts.sql")
 
-MOST_RUNS = 100_000  # of both ranges together, which a page counts in a quarter of a second
-MOST_ON_REQUEST = 2_000_000  # the same where somebody asks for it; more are not counted
+MOST_RUNS = 100_000  # of both ranges together, which are counted at once in a quarter of a second
+MOST_ON_REQUEST = 2_000_000  # the same by a worker, or where an answer may take long; more are not counted
 OF_GPUS = (Resource.GPU, Resource.GPU_MEMORY)
+ROWS_READ = 3  # column of the statement
 
 
 class RunsBusyError(CodedError):
@@ -66,15 +68,22 @@ class _Counted:
     arrays: list[JobArray | None] = field(default_factory=lambda: [None, None])
 
 
-def show_runs(tenant: Tenant, query: CostQuery) -> str:
+def list_absent(tenant: Tenant, query: CostQuery) -> list[date]:
+    """Dropped months with runs of the ranges. One query."""
+    return absent_records.list_between_any(
+        _seconds(days, tenant.zone) for days in (query.earlier, query.later)
+    )
+
+
+def show_runs(tenant: Tenant, query: CostQuery, *, most: int | None = absent_records.MOST) -> str:
     """Have runs of dropped months counted until the transaction ends; returns months of which none can be, as text.
 
-    In the tenant's scope, before that of acting. Two queries where no month is dropped.
+    In the tenant's scope, before that of acting. Not of months with more jobs than `most`. One query where no month is
+    dropped.
     """
-    ranges = (_seconds(days, tenant.zone) for days in (query.earlier, query.later))
-    months = sorted({month for since, until in ranges for month in absent_records.list_between(since, until)})
+    months = list_absent(tenant, query)
     try:
-        absent_records.show(months)
+        absent_records.show(months, most=most)
     except RowsInFilesError:
         return absent_records.months_text(months)
     return ""
@@ -87,33 +96,39 @@ def hold_many(tenant: Tenant) -> None:
 
 
 def load_run_counts(tenant: Tenant, query: CostQuery, *, most: int) -> Counts | None:
-    """None where more than `most` ran. One query; `show_runs` comes before it.
+    """None where more than `most` ran. One query; `show_runs` comes before it."""
+    rows = load_rows(tenant, query, most=most)
+    return None if rows is None else counts_of(rows, query.by)
 
-    A job that ran in both ranges counts in both, one of several pods once, an array task by task. By meter: all jobs,
-    or of GPUs all that had some.
-    """
+
+def load_rows(tenant: Tenant, query: CostQuery, *, most: int) -> list[Sequence[Any]] | None:
+    """As `load_run_counts`, for `counts_of`."""
     values = query.values(tenant) | {"most_runs": most}
     for prefix, days in (("", query.later), ("earlier_", query.earlier)):
         since, until = _seconds(days, tenant.zone)
         values[f"{prefix}since"], values[f"{prefix}until"] = since, until
     with connection.cursor() as cursor:
         cursor.execute(sql.RUNS, values)
-        rows = cursor.fetchall()
+        rows: list[Sequence[Any]] = cursor.fetchall()
+    return None if sum(row[ROWS_READ] for row in rows) > most else rows
+
+
+def counts_of(rows: Iterable[Sequence[Any]], by: Sequence[Grouping]) -> Counts:
+    """A job that ran in both ranges counts in both, one of several pods once, an array task by task.
+
+    By meter: all jobs, or of GPUs all that had some.
+    """
     counted: dict[tuple[str, ...], _Counted] = {}
-    rows_read = 0
-    for earlier, key1, key2, count, runs, on_gpus, user, name, tasks in rows:
-        rows_read += count
-        one = counted.setdefault((key1, key2)[: len(query.by)], _Counted())
+    for earlier, key1, key2, _rows, runs, on_gpus, user, name, tasks in rows:
+        one = counted.setdefault((key1, key2)[: len(by)], _Counted())
         place = 0 if earlier else 1
         one.all[place], one.on_gpus[place] = runs, on_gpus
         one.arrays[place] = JobArray(user, name, tasks) if tasks else None
-    if rows_read > most:
-        return None
 
     def counts(group: tuple[str, ...], resource: str) -> RunCounts | None:
         if resource not in Resource.values:
             return None
-        key = tuple("" if by is Grouping.METER else value for by, value in zip(query.by, group, strict=True))
+        key = tuple("" if one is Grouping.METER else value for one, value in zip(by, group, strict=True))
         one = counted.get(key, _Counted())
         number = one.on_gpus if resource in OF_GPUS else one.all
         return RunCounts(Runs(*number), one.arrays[1] or one.arrays[0])

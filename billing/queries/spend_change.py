@@ -137,16 +137,19 @@ def explain_with_runs(
         ), uncounted
 
 
-def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, most_runs: int) -> list[SpendChange]:
+def explain_change(
+    tenant: Tenant, query: CostQuery, *, others: bool, most_runs: int = 0, counts: Counts | None = None
+) -> list[SpendChange]:
     """By currency; empty where neither range has any charge. Raises TooManyRowsError.
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
-    left out where a filter is set: nothing tells whose fee it is. `most_runs`: of so many runs, volume is split into
-    their number and their length, which takes one query; 0 asks for none. In the scope of acting, four queries and
+    left out where a filter is set: nothing tells whose fee it is. By `counts` volume is split into the number of runs
+    and their length; or they are counted, up to `most_runs`, by one query. In the scope of acting, four queries and
     those of a statement for open periods.
     """
     groups = _groups(tenant, query)
-    counts = load_run_counts(tenant, query, most=most_runs) if most_runs and groups else None
+    if most_runs and groups:
+        counts = load_run_counts(tenant, query, most=most_runs)
     rows = _others(tenant, query) if others and not query.filters else []
     currencies = sorted({key[0] for key in groups} | {row.later.currency for row in rows})
     return [

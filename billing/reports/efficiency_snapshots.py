@@ -10,37 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, QuerySet
 
 from billing.models import EfficiencySnapshot
+from billing.reports import snapshots
 from billing.reports.reporting import Sums
 from billing.reports.shapes import By
 from billing.reports.waste import Cheaper
 from clusters.models import Cluster
-from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 
 LARGE: Final = 1_000
 """Jobs up to which a page computes its figures itself: some 0.1 ms for each."""
-REST: Final = timedelta(minutes=5)
-"""A snapshot is not renewed before."""
-TIMES: Final = 100
-"""Nor before it has rested so many times as long as it took, so renewing takes a hundredth of a processor at most."""
-RETENTION: Final = timedelta(days=35)
-"""After that a snapshot that nobody looked at is deleted."""
-WAITING: Final = 5
-"""Snapshots of an owner that wait for a worker at once; further ones wait for the page to be asked for again."""
-STUCK: Final = timedelta(hours=1)
-"""After that a snapshot that waits is requested again, and takes no place from others: its task has failed."""
-HOURLY: Final = 600
-"""Seconds in an hour after which no more of an owner's days are computed: documents wait for the same worker."""
-MOST_KEPT: Final = 100
-"""Snapshots of an owner; the oldest are deleted."""
 PODS = 25  # jobs that are rows of their own
 TOP_JOBS = 5  # that are named below a row
 JOBS = 50  # that a finding opens to
@@ -123,10 +109,13 @@ def find(
         with _acting(owner):
             rows.filter(answers__has_key=REFUSAL).delete()
         snapshot = None
-    waits = (
-        snapshot is not None and snapshot.requested_at is not None and moment - snapshot.requested_at < STUCK
-    )
-    return snapshot, waits or (_is_due(snapshot, moment) and _request(owner, since, until, moment))
+    if snapshot is not None and snapshots.is_waiting(snapshot.requested_at, moment):
+        return snapshot, True
+    if snapshot is not None and not snapshots.is_due(snapshot.as_of, snapshot.seconds, moment):
+        return snapshot, False
+    key = {**_key(owner), "since": since, "until": _end(until, moment)}
+    with _acting(owner):
+        return snapshot, snapshots.request(_snapshots_of(owner), key, task=TASKS[type(owner)], moment=moment)
 
 
 def _snapshots_of(owner: Owner) -> QuerySet[EfficiencySnapshot]:
@@ -142,39 +131,13 @@ def _end(until: int, moment: datetime) -> int | None:
     return until if until <= moment.timestamp() else None
 
 
-def _is_due(snapshot: Snapshot | None, moment: datetime) -> bool:
-    if snapshot is None or snapshot.as_of is None:
-        return True
-    return moment - snapshot.as_of >= max(REST, TIMES * timedelta(seconds=snapshot.seconds))
-
-
-def _request(owner: Owner, since: int, until: int, moment: datetime) -> bool:
-    """Have a worker compute these days; again, and by two at once, it is asked once. Whether it is now."""
-    with _acting(owner):
-        rows = _snapshots_of(owner)
-        spent = rows.filter(as_of__gt=moment - timedelta(hours=1)).aggregate(seconds=Sum("seconds"))
-        if (
-            rows.filter(requested_at__gt=moment - STUCK).count() >= WAITING
-            or (spent["seconds"] or 0) >= HOURLY
-        ):
-            return False
-        row, _made = rows.get_or_create(**_key(owner), since=since, until=_end(until, moment))
-        is_idle = Q(requested_at=None) | Q(requested_at__lte=moment - STUCK)
-        if rows.filter(is_idle, pk=row.pk).update(requested_at=moment):
-            outbox.add(TASKS[type(owner)], snapshot_id=row.pk)
-        computed = rows.filter(requested_at=None)
-        computed.exclude(pk__in=computed.order_by("-as_of").values("pk")[: MOST_KEPT - 1]).delete()
-    return True
-
-
 def forget(tenant_id: int) -> None:
     """Delete those of the tenant, and those of clusters, which have everybody's users."""
     EfficiencySnapshot.objects.filter(Q(tenant=tenant_id) | Q(cluster__isnull=False)).delete()
 
 
 def forget_old(*, moment: datetime) -> None:
-    """Delete those that nobody has looked at for RETENTION."""
-    EfficiencySnapshot.objects.filter(requested_at=None, as_of__lt=moment - RETENTION).delete()
+    snapshots.forget_old(EfficiencySnapshot.objects.all(), moment=moment)
 
 
 def _acting(owner: Owner) -> AbstractContextManager[None]:

@@ -21,19 +21,29 @@ def refresh_cluster_efficiency(*, snapshot_id: int, **_: object) -> None:
 
 
 @shared_task
+def count_runs(*, snapshot_id: int, **_: object) -> None:
+    """Count the runs that *Why did it change?* shows of a large tenant; nothing where that is done already."""
+    from billing.reports import run_count_snapshots
+
+    run_count_snapshots.count(snapshot_id, clock=lambda: datetime.now(UTC))
+
+
+@shared_task
 def forget_efficiency(*, tenant_id: int, **_: object) -> None:
     """Delete what shows names that were erased: also what a worker computed before the erasure was committed."""
-    from billing.reports import efficiency_snapshots
+    from billing.reports import efficiency_snapshots, run_count_snapshots
 
     efficiency_snapshots.forget(tenant_id)
+    run_count_snapshots.forget(tenant_id)
 
 
 @shared_task
 def forget_old_efficiency(**_: object) -> None:
     """Delete figures that nobody has looked at for long; run again, there are none left."""
-    from billing.reports import efficiency_snapshots
+    from billing.reports import efficiency_snapshots, run_count_snapshots
 
     efficiency_snapshots.forget_old(moment=datetime.now(UTC))
+    run_count_snapshots.forget_old(moment=datetime.now(UTC))
 
 
 @shared_task

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from billing.admission import follow
 from billing.reports import focus_exports
-from billing.reports.efficiency_snapshots import MOST_KEPT, RETENTION
+from billing.reports.snapshots import MOST_KEPT, RETENTION
 from clusters import pull_schedule
 from portal.api import idempotency
 from portal.core.events import numbering
@@ -83,9 +83,9 @@ KINDS = (
          _of("billing", "RatedJob DailyUsage PeriodTopJob MonthSum CostCharge")),
     Kind("marks", "runs that vanished, hours not read, months to prove, changed budgets to look at", OPEN, (
         *_of("clusters", "VanishedRun IncompleteHour"), *_of("billing", "ProofMark QuotaChange"))),
-    Kind("efficiency", "figures of pages about efficiency",
+    Kind("efficiency", "figures of pages about efficiency, and numbers of runs",
          f"the newest {MOST_KEPT} of a tenant or cluster, for {_span(RETENTION)}",
-         ("billing.EfficiencySnapshot",)),
+         _of("billing", "EfficiencySnapshot RunCountSnapshot")),
     Kind("terms", "tenants and their accounts, plans, prices, rules and settings", TERMS, (
         *_of("tenants", "Tenant Project Ownership Brand BrandLogo"),
         *_of("clusters", "Cluster Account DeclaredMeter DeclaredNode"),

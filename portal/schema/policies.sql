@@ -13,6 +13,7 @@ BEGIN
         'billing_concurrencylimit', 'billing_limitedaccount',
         'billing_quota', 'billing_quotablock', 'billing_quotacrossing', 'billing_quotaending', 'billing_quotaperiod',
         'billing_ratedjob', 'billing_ratedusage', 'billing_reservation', 'billing_reservationrun', 'billing_reservedamount',
+        'billing_runcountsnapshot',
         'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
         'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'billing_writeoff', 'billing_servicecredit',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from django.http import HttpResponse
@@ -13,20 +13,21 @@ from django.utils.translation import gettext_noop
 from billing.models import LineKind
 from billing.queries.cost_explorer import Days, filter_choices
 from billing.queries.jobs import EMPTY
-from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS, RunsBusyError
-from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
+from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, TooManyRowsError
+from billing.reports import run_count_snapshots
+from billing.reports.run_count_snapshots import LoadedCounts
 from billing.rules.meters import plural
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
-from portal.sentences import sentence
+from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.cost_explorer import TOO_MANY, signed, signed_percent
 from portal.web.cost_selection import CostSelection, days_text, group_names
+from portal.web.reports import AGAIN, LATER
 from portal.web.tiles import Tile
 
-ALL_RUNS = "all"  # in the address
 REASONS = 15  # that stand alone; the smaller ones are one
 KINDS = {
     PartKind.RUNS: gettext_noop("Number of runs"),
@@ -62,20 +63,24 @@ def spend_change(request: TenantRequest) -> HttpResponse:
     selection = CostSelection.of(request.GET, today=request.today, by=(Grouping.USER, Grouping.GPU_MODEL))
     slug = request.tenant.slug
     changes: list[SpendChange] = []
-    uncounted, error = "", selection.error
-    all_runs = request.GET.get("runs") == ALL_RUNS
+    loaded, error = LoadedCounts(), selection.error
     if not error:
+        query = selection.cost_query
+        may_request = getattr(request, "support_view", None) is None
+        loaded = run_count_snapshots.load(
+            request.tenant, query, moment=request.moment, may_request=may_request
+        )
         try:
-            changes, uncounted = explain_with_runs(
-                request.tenant,
-                selection.cost_query,
-                others=Action.READ_INVOICES in request.may,
-                most_runs=MOST_ON_REQUEST if all_runs else MOST_RUNS,
-            )
+            with acting_scope(request.tenant):
+                changes = explain_change(
+                    request.tenant,
+                    query,
+                    others=Action.READ_INVOICES in request.may,
+                    most_runs=loaded.at_once,
+                    counts=loaded.counts,
+                )
         except TooManyRowsError:
             error = _(TOO_MANY)
-        except RunsBusyError as refusal:
-            error = sentence(refusal)
     projects = dict(request.tenant.projects.values_list("name", "pk"))
 
     def jobs(days: Days, values: tuple[str, ...]) -> str:
@@ -91,14 +96,33 @@ def spend_change(request: TenantRequest) -> HttpResponse:
         "range": days_text(selection.later),
         "earlier_range": days_text(selection.earlier),
         "changes": [_change(selection, change, jobs) for change in changes],
-        "uncounted": uncounted if changes else "",
-        "too_many_runs": not uncounted and any(not change.runs_counted for change in changes),
-        "most_runs": say.whole(MOST_ON_REQUEST if all_runs else MOST_RUNS),
-        "count_runs": "" if all_runs else selection.query(runs=ALL_RUNS),
+        "runs": _runs(request, loaded, changes) if changes else {},
         "by_total": any(change.by_total for change in changes),
         "usage_alone": Action.READ_INVOICES not in request.may or bool(selection.filters),
     }
-    return answer(request, request.frame, page, whole="tenant/spend_change.html")
+    response = answer(
+        request, request.frame, page, whole="tenant/spend_change.html", part="tenant/_runs_counted.html"
+    )
+    if not loaded.is_waiting:
+        response["HX-Refresh"] = "true"  # heeded by the question alone
+    return response
+
+
+def _runs(
+    request: TenantRequest, loaded: LoadedCounts, changes: Sequence[SpendChange]
+) -> Mapping[str, object]:
+    """What is said of the number of runs, and when the page asks whether a worker has counted them."""
+    is_counted = all(change.runs_counted for change in changes)
+    is_first = loaded.is_waiting and loaded.as_of is None
+    return {
+        "uncounted": loaded.uncounted,
+        "too_many": not (is_counted or loaded.uncounted or is_first),
+        "most": say.whole(loaded.most),
+        "as_of": loaded.as_of,
+        "again": LATER if loaded.is_deferred else AGAIN if loaded.is_pending else "",
+        "here": request.get_full_path(),
+        "zone": request.zone,
+    }
 
 
 def _change(selection: CostSelection, change: SpendChange, jobs: Jobs) -> Mapping[str, object]:

@@ -21,13 +21,14 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import Client
 
 from billing.models import FocusFormat, RatedJob
-from billing.reports import focus_exports
+from billing.reports import focus_exports, run_count_snapshots
 from billing.sealed_months import drop
 from clusters.models import Cluster
 from portal import env as environment
 from portal.api import keys
 from portal.core import replica
 from portal.core.audit.actor import NamingCursor
+from portal.core.outbox import outbox
 from portal.core.tenants.models import OperatorRole, Role, Tenant, User
 from portal.dev.embedded.host import account, unprivileged
 from portal.dev.embedded.postgres import binaries
@@ -259,13 +260,29 @@ def test_what_is_not_there_yet_is_looked_for_on_the_primary(standby: Standby) ->
     standby.resume()
 
 
-def test_many_runs_are_counted_over_the_replica(standby: Standby, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_are_requested_from_the_primary_and_read_from_the_replica(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
     house = a_house()
-    monkeypatch.setattr("billing.queries.spend_change.MOST_RUNS", 1)
+    monkeypatch.setattr(run_count_snapshots, "LARGE", 0)
+    secret = keys.make(
+        maker=house.ann,
+        tenant=house.vision,
+        name="report",
+        scopes=["usage:read"],
+        moment=builders.at("2026-04-01"),
+    ).secret
     replayed()
-    change = "/t/vision-lab/costs/change/?from=2026-03-01&through=2026-03-31&runs=all"
-    body, from_replica = comes_from_replica(signed_in(house.ann), change)
+    change, ann = "/t/vision-lab/costs/change/?from=2026-03-01&through=2026-03-31", signed_in(house.ann)
+    assert "Until they are counted" in ann.get(change).text
+    outbox.drain()
+    replayed()
+    body, from_replica = comes_from_replica(ann, change)
     assert ("Number of runs" in body, from_replica) == (True, True)
+    api = Client(headers={"Authorization": f"Bearer {secret}"})
+    months = "earlier_from=2026-02-01&earlier_to=2026-03-01&from=2026-03-01&to=2026-04-01"
+    body, from_replica = comes_from_replica(api, f"/api/v1/usage/change?{months}&all_runs=true")
+    assert ('"runs_counted":true' in body.replace(" ", ""), from_replica) == (True, True)
 
 
 def test_a_job_that_stands_in_files_alone_is_read_by_the_primary_and_the_replica_goes_on(

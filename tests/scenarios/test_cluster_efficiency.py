@@ -10,7 +10,7 @@ import pytest
 
 from billing.documents.job_users import erase_users
 from billing.models import EfficiencySnapshot
-from billing.reports import cluster_efficiency, efficiency_snapshots, margin, operating_costs
+from billing.reports import cluster_efficiency, efficiency_snapshots, margin, operating_costs, snapshots
 from billing.reports.cluster_efficiency import ClusterEfficiency
 from billing.reports.efficiency_snapshots import Waiting
 from billing.reports.operating_costs import Cost
@@ -210,7 +210,7 @@ def test_a_request_is_for_workers_that_know_clusters_and_waits_while_many_were_c
     message = OutboxMessage.objects.get(task__contains="efficiency")
     assert message.task == "billing.reports.tasks.refresh_cluster_efficiency"
     outbox.drain()
-    EfficiencySnapshot.objects.update(as_of=NOW, seconds=efficiency_snapshots.HOURLY)
+    EfficiencySnapshot.objects.update(as_of=NOW, seconds=snapshots.HOURLY)
     later = cluster_efficiency.load(site.cluster, since=MARCH[0], until=MARCH[1] - 86_400, moment=NOW)
     assert later == Waiting(is_requested=False)
     assert not OutboxMessage.objects.undone().filter(task=message.task).exists()

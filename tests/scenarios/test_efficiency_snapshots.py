@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from billing.catalog import plans
 from billing.documents.job_users import erase_users
 from billing.models import EfficiencySnapshot, Price
-from billing.reports import efficiency, efficiency_snapshots, waste
+from billing.reports import efficiency, efficiency_snapshots, snapshots, waste
 from billing.reports.efficiency import BYS, KINDS, Efficiency
 from billing.reports.reporting import of_tenant
 from billing.reports.shapes import By
@@ -326,7 +326,7 @@ def test_nothing_is_written_for_whoever_may_not_and_few_wait_at_once() -> None:
     days = [(MARCH[0], MARCH[0] + day * 86_400) for day in range(1, 9)]
     for one in days:
         assert look(site.lab, days=one) is None
-    assert EfficiencySnapshot.objects.count() == efficiency_snapshots.WAITING
+    assert EfficiencySnapshot.objects.count() == snapshots.WAITING
     outbox.drain()
     assert look(site.lab, days=days[7]) is None
     assert EfficiencySnapshot.objects.filter(requested_at__isnull=False).count() == 1
@@ -335,13 +335,13 @@ def test_nothing_is_written_for_whoever_may_not_and_few_wait_at_once() -> None:
 def test_a_request_whose_task_failed_is_made_again_and_takes_no_place_from_others() -> None:
     site = Site(random.Random(10))
     site.runs(5)
-    for day in range(1, 1 + efficiency_snapshots.WAITING):
+    for day in range(1, 1 + snapshots.WAITING):
         assert look(site.lab, days=(MARCH[0], MARCH[0] + day * 86_400)) is None
     OutboxMessage.objects.all().delete()  # as if given up
     assert look(site.lab) is None
-    assert EfficiencySnapshot.objects.count() == efficiency_snapshots.WAITING
-    assert look(site.lab, moment=NOW + efficiency_snapshots.STUCK) is None
-    assert look(site.lab, days=(MARCH[0], MARCH[0] + 86_400), moment=NOW + efficiency_snapshots.STUCK) is None
+    assert EfficiencySnapshot.objects.count() == snapshots.WAITING
+    assert look(site.lab, moment=NOW + snapshots.STUCK) is None
+    assert look(site.lab, days=(MARCH[0], MARCH[0] + 86_400), moment=NOW + snapshots.STUCK) is None
     assert OutboxMessage.objects.count() == 2
     outbox.drain()
     assert shown(site.lab).is_kept
@@ -350,14 +350,14 @@ def test_a_request_whose_task_failed_is_made_again_and_takes_no_place_from_other
 def test_days_without_end_take_no_worker_of_others_and_are_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(efficiency_snapshots, "MOST_KEPT", 3)
+    monkeypatch.setattr(snapshots, "MOST_KEPT", 3)
     site = Site(random.Random(11))
     site.runs(5)
     for day in range(1, 7):
         assert look(site.lab, days=(MARCH[0], MARCH[0] + day * 86_400)) is None
         outbox.drain()
     assert EfficiencySnapshot.objects.count() == 3
-    EfficiencySnapshot.objects.update(as_of=NOW, seconds=efficiency_snapshots.HOURLY // 3)
+    EfficiencySnapshot.objects.update(as_of=NOW, seconds=snapshots.HOURLY // 3)
     assert look(site.lab) is None
     assert EfficiencySnapshot.objects.count() == 3  # not requested before the hour is over
     assert look(site.lab, moment=NOW + timedelta(hours=1)) is None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from contextlib import closing
 from decimal import Decimal
 from html import unescape
 
 import pytest
-from django.db import connection
 
-from portal.core.locks import Work
+from billing.reports import run_count_snapshots
+from portal.core.outbox import outbox
 from tests import builders, sharing
 from tests.api.door import door
 from tests.web.house import House, a_house, page, signed_in
@@ -302,38 +301,43 @@ def test_why_it_changed_adds_up_and_opens_to_jobs(house: House) -> None:
     assert "Usage alone" not in page(house.ann, f"{CHANGE}?{april}")
 
 
-def test_more_runs_than_a_page_counts_are_counted_where_somebody_asks(
+def test_many_runs_are_counted_by_a_worker_and_the_page_waits_for_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("billing.queries.spend_change", "portal.web.spend_change"):
-        monkeypatch.setattr(f"{module}.MOST_RUNS", 1)
-    monkeypatch.setattr("portal.web.spend_change.MOST_ON_REQUEST", 2)
+    monkeypatch.setattr(run_count_snapshots, "LARGE", 1)
     builders.ingest(
         house.cluster, builders.a_job(job_id="20", started="2026-04-02 10:00", ended="2026-04-02 13:00")
     )
-    html = page(house.ann, f"{CHANGE}?from=2026-04-01&through=2026-04-30&user=ben")
-    text = text_of(html)
-    assert (
-        "More than 1 runs are in these two ranges, so their number and length are one reason, the volume."
-        in text
-    )
-    assert "Volume" in text
-    assert "Number of runs" not in text
-    (more,) = links(html, "Count them all")
-    with closing(connection.copy()) as other, other.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Work.COUNTING_RUNS, house.vision.pk])
-        assert "being counted already: ask again" in text_of(page(house.ann, f"{CHANGE}{more}"))
-    counted = text_of(page(house.ann, f"{CHANGE}{more}"))
+    ann, path = signed_in(house.ann), f"{CHANGE}?from=2026-04-01&through=2026-04-30&user=ben"
+    html = ann.get(path).text
+    assert "Until they are counted, their number and length are one reason, the volume." in text_of(html)
+    assert 'hx-trigger="every 2s"' in html
+    assert "Volume" in text_of(html)
+    assert "Number of runs" not in text_of(html)
+    question = ann.get(path, headers={"HX-Request": "true"})
+    assert "HX-Refresh" not in question.headers
+    assert "Reasons" not in question.text
+    outbox.drain()
+    assert ann.get(path, headers={"HX-Request": "true"}).headers["HX-Refresh"] == "true"
+    counted = text_of(ann.get(path).text)
     assert "Length of runs" in counted
+    assert "Runs as of" in counted
     assert "runs are in these two ranges" not in counted
+    day = text_of(ann.get(f"{CHANGE}?from=2026-04-02&through=2026-04-02").text)
+    assert "new: 3.00 GPU-hours" in day
+    assert "Runs as of" not in day  # few ran on these days, so the page has counted them
 
-    builders.ingest(
-        house.cluster, builders.a_job(job_id="21", started="2026-04-03 10:00", ended="2026-04-03 13:00")
-    )
-    html = page(house.ann, f"{CHANGE}{more}")
-    assert "More than 2 runs are in these two ranges" in text_of(html)
+
+def test_more_runs_than_a_worker_counts_are_one_volume(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_count_snapshots, "LARGE", 0)
+    monkeypatch.setattr(run_count_snapshots, "MOST_ON_REQUEST", 1)
+    path = f"{CHANGE}?from=2026-03-01&through=2026-03-31"
+    page(house.ann, path)
+    outbox.drain()
+    html = page(house.ann, path)
+    assert "More than 1 runs are in these two ranges" in text_of(html)
     assert "Choose fewer days, or filters." in text_of(html)
-    assert not links(html, "Count them all")
+    assert "hx-trigger" not in html.partition('id="runs"')[2].partition("</div>")[0]
 
 
 def test_both_are_led_to_and_strangers_get_nothing(house: House) -> None:

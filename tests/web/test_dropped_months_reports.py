@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
-from billing.models import EfficiencySnapshot, RatedJob, SealedFile
+from billing.models import EfficiencySnapshot, RatedJob, RunCountSnapshot, SealedFile
 from billing.queries import search
-from billing.reports import efficiency_snapshots
+from billing.reports import efficiency_snapshots, run_count_snapshots
 from billing.sealed_months import drop
 from clusters import absent_records
 from clusters.absent_records import MOST
@@ -98,6 +98,29 @@ def test_why_spending_changed_has_every_amount_where_runs_of_a_dropped_month_can
     client = signed_in(op)
     client.post("/operator/tenants/vision-lab/look/", {"reason": "ticket 4711"})
     assert UNCOUNTED in client.get(CHANGE).content
+
+
+def test_runs_of_a_dropped_month_are_counted_by_a_worker_where_they_are_many(
+    ann: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_count_snapshots, "LARGE", 0)
+    dropped()
+    files = [*(tmp_path / "sealed" / "2026-03").glob("tenant-*/jobs.parquet")]
+    for file in files:
+        file.rename(file.with_suffix(".away"))
+    assert b"Until they are counted" in content_of(ann, CHANGE)
+    outbox.drain()
+    text = content_of(ann, CHANGE)
+    assert UNCOUNTED in text
+    assert b"Volume" in text
+    for file in files:
+        file.with_suffix(".away").rename(file)
+    RunCountSnapshot.objects.all().delete()
+    content_of(ann, CHANGE)
+    outbox.drain()
+    text = content_of(ann, CHANGE)
+    assert b"3 \xe2\x86\x92 5 runs, 5 of them tasks of mia\xe2\x80\x99s array sweep" in text
+    assert b"Runs as of" in text
 
 
 def test_an_operator_is_told_why_a_tenants_spending_changed(ann: User) -> None:
