@@ -46,12 +46,10 @@ LIMIT %(most)s + 1;
 
 -- name: ITEMS
 -- What was charged by range, group, and what a price is compared by: the GPU model that was used, or the dimensions of a
--- declared meter, and all else that its price holds for.
-WITH used AS MATERIALIZED (
-    SELECT d.earlier,
-           usage_label(%(by1)s, p.name, s, k.is_sum) AS key1,
-           usage_label(%(by2)s, p.name, s, k.is_sum) AS key2,
-           s.resource, s.gpu_model, s.share_den, s.price_id, sum(d.units) AS units
+-- declared meter, and all else that its price holds for. Policies make prices and projects dear to plan and to look up, so
+-- each is read once.
+WITH spent AS MATERIALIZED (
+    SELECT d.earlier, s, d.units
     FROM (
         SELECT a.earlier, d.series_id, sum(d.units) AS units
         FROM (VALUES (false, %(first_day)s::date, %(end)s::date),
@@ -59,27 +57,34 @@ WITH used AS MATERIALIZED (
         JOIN billing_dailyusage d ON d.tenant_id = %(tenant)s AND d.day >= a.since AND d.day < a.until
         GROUP BY 1, 2 OFFSET 0
     ) d JOIN billing_usageseries s ON s.tenant_id = %(tenant)s AND s.id = d.series_id
-    JOIN tenants_project p ON p.id = s.project_id
-    LEFT JOIN billing_pricetag g ON g.price_id = s.price_id
-    CROSS JOIN LATERAL (SELECT coalesce(g.unit <> '', false) AS is_sum) k
-    WHERE (%(project)s::text IS NULL OR p.name = %(project)s)
+    WHERE s.price_id IS NOT NULL
       AND (%(user)s::text IS NULL OR s."user" = %(user)s)
       AND (%(account)s::text IS NULL OR s.account = %(account)s)
       AND (%(cluster)s::text IS NULL OR s.cluster = %(cluster)s)
-      AND (%(gpu_model)s::text IS NULL OR usage_label('gpu_model', p.name, s, k.is_sum) = %(gpu_model)s)
       AND (%(queue)s::text IS NULL OR s.queue = %(queue)s)
       AND (%(qos)s::text IS NULL OR s.qos = %(qos)s)
       AND (%(state)s::text IS NULL OR %(state)s IN (s.state, lower(s.state)))
       AND (%(meter)s::text IS NULL OR s.resource = %(meter)s)
-      AND s.price_id IS NOT NULL
-    GROUP BY 1, 2, 3, 4, 5, 6, 7 HAVING sum(d.units) <> 0
+), price AS MATERIALIZED (
+    SELECT g.*, g.unit <> '' AS is_sum, c.valid_from,
+           jsonb_build_array(c.clusters, c.queues, c.qoses, c.priority_classes, c.mig_profiles, c.states, c.uses, c.dimensions,
+                             c.hours)::text AS place
+    FROM billing_price c JOIN billing_pricetag g ON g.price_id = c.id WHERE c.id IN (SELECT (s).price_id FROM spent)
+), project AS MATERIALIZED (
+    SELECT id, name FROM tenants_project WHERE id IN (SELECT (s).project_id FROM spent)
+), used AS (
+    SELECT u.earlier, usage_label(%(by1)s, p.name, u.s, c.is_sum) AS key1,
+           usage_label(%(by2)s, p.name, u.s, c.is_sum) AS key2,
+           (u.s).resource, (u.s).gpu_model, (u.s).share_den, (u.s).price_id, sum(u.units) AS units
+    FROM spent u JOIN price c ON c.price_id = (u.s).price_id JOIN project p ON p.id = (u.s).project_id
+    WHERE (%(project)s::text IS NULL OR p.name = %(project)s)
+      AND (%(gpu_model)s::text IS NULL OR usage_label('gpu_model', p.name, u.s, c.is_sum) = %(gpu_model)s)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7 HAVING sum(u.units) <> 0
 )
-SELECT u.earlier, u.key1, u.key2, u.resource, u.gpu_model,
-       jsonb_build_array(c.clusters, c.queues, c.qoses, c.priority_classes, c.mig_profiles, c.states, c.uses, c.dimensions,
-                         c.hours)::text AS place,
-       u.share_den, sum(u.units), c.valid_from, g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
-FROM used u JOIN billing_price c ON c.id = u.price_id JOIN billing_pricetag g ON g.price_id = u.price_id
-GROUP BY 1, 2, 3, 4, 5, 6, u.share_den, c.valid_from, g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
+SELECT u.earlier, u.key1, u.key2, u.resource, u.gpu_model, c.place, u.share_den, sum(u.units), c.valid_from, c.meter,
+       c.unit_price, c.currency, c.by_total, c.title, c.unit
+FROM used u JOIN price c ON c.price_id = u.price_id
+GROUP BY 1, 2, 3, 4, 5, 6, u.share_den, c.valid_from, c.meter, c.unit_price, c.currency, c.by_total, c.title, c.unit
 LIMIT %(most)s + 1;
 
 -- name: LINES

@@ -233,7 +233,8 @@ def _parts(key: _Key, group: _Group, counts: Counts | None) -> list[Part]:
             replace(whole, kind=kind, exact=exact, runs=runs)
             for kind, exact in zip((PartKind.RUNS, PartKind.LENGTH), split, strict=True)
         ]
-    price = replace(whole, kind=PartKind.PRICE, exact=parts.price, price_since=_price_since(group))
+    since = _price_since(group) if parts.price else None
+    price = replace(whole, kind=PartKind.PRICE, exact=parts.price, price_since=since)
     return [*volume, price, replace(whole, kind=PartKind.MIX, exact=parts.mix)]
 
 
