@@ -22,20 +22,11 @@ from portal.web import drawing
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.cost_selection import LABELS, CostSelection, days_text, group_names
-from portal.web.drawing import Stack
+from portal.web.drawing import Column
 from portal.web.tiles import Tile
 
 TOO_MANY = gettext_noop("There are too many groups to add up at once: filter them, or choose fewer days.")
 DECIMALS = 12  # of what no decimals tell
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A bucket as it is drawn, and where it leads."""
-
-    title: str
-    href: str
-    stack: Stack
 
 
 @tenant_page(Action.READ, area="explorer")

@@ -107,6 +107,15 @@ class Stack:
     segments: Sequence[Segment]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A stack, what a pointer over it shows, and where it leads."""
+
+    title: str
+    href: str
+    stack: Stack
+
+
 def stacks(
     columns: Sequence[Sequence[tuple[int | None, Fraction]]],
     *,
@@ -119,6 +128,7 @@ def stacks(
     What is less than half a unit high is not drawn, and nothing is where `top` is zero.
     """
     each = Fraction(width, max(len(columns), 1))
+    margin, wide = each * GAP / 2, max(round(each * (1 - GAP)), 1)
     scale = height / top if top > 0 else Fraction(0)
     drawn = []
     for number, column in enumerate(columns):
@@ -131,8 +141,7 @@ def stacks(
             if high > low:
                 segments.append(Segment(series=series, y=height - high, height=high - low))
             low = high
-        x = round(each * number + each * GAP / 2)
-        drawn.append(Stack(x=x, width=max(round(each * (1 - GAP)), 1), segments=segments))
+        drawn.append(Stack(x=round(each * number + margin), width=wide, segments=segments))
     return drawn
 
 

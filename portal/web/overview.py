@@ -81,6 +81,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         marks=request.marks if running else (),
     )
     paying = payers.list_paying(request.tenant, around.inputs.payers)
+    explorer = reverse("cost_explorer", args=[request.tenant.slug])
     return {
         "around": around,
         "summary": summary,
@@ -92,7 +93,10 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         else None,
         "manages": Action.MANAGE in request.may,
         "chart": usage_chart(
-            summary, today=today, spend_label=_("Spend at first unit’s prices") if charges else _("Spend")
+            summary,
+            today=today,
+            spend_label=_("Spend at first unit’s prices") if charges else _("Spend"),
+            explorer=explorer,
         ),
         "spend": _largest(summary.uses),
         "spend_total": sum((use.amount for use in summary.uses), Fraction(0)),
@@ -100,7 +104,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "paid_by": _spans(_("Paid by {spans}."), [(span.payer, span) for span in paying if span.mine]),
         "pays_for": _spans(_("Pays for {spans}."), [(span.user, span) for span in paying if not span.mine]),
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],
-        "costs": reverse("cost_explorer", args=[request.tenant.slug]) + _days_query(summary),
+        "costs": explorer + _days_query(summary),
         "changed": changed,
         "unpriced": _unpriced(summary.uses),
         "metered": _metered(summary.uses),

@@ -15,7 +15,7 @@ from billing.rules.money import Money, nearest
 from billing.rules.rounded_sums import HOURS, rounded_parts, rounded_units
 from portal.web import drawing
 from portal.web import format as say
-from portal.web.drawing import Stack
+from portal.web.drawing import Column
 
 HOUR = 3600
 NAMED_DAYS = 5  # below the axis
@@ -42,7 +42,7 @@ class Measure:
     unit: str
     series: Sequence[Series]
     totals: Sequence[str]
-    columns: Sequence[tuple[str, str, Stack]]  # the day in an address, what is said of it, the column
+    columns: Sequence[Column]  # of days with use
     ticks: Sequence[str]  # of the axis, from above
 
 
@@ -55,8 +55,11 @@ class UsageChart:
     measures: Sequence[Measure]
 
 
-def usage_chart(summary: Overview, *, today: date, spend_label: str) -> UsageChart:
-    """Use by day and project, in GPU-hours and, where anything is charged, in money."""
+def usage_chart(summary: Overview, *, today: date, spend_label: str, explorer: str) -> UsageChart:
+    """Use by day and project, in GPU-hours and, where anything is charged, in money.
+
+    `explorer`: the address of the cost explorer, to which each day leads.
+    """
     days = [summary.first + timedelta(days=n) for n in range((summary.end - summary.first).days)]
     names: dict[int | None, str] = dict(summary.series)
     if any(day.project is None and day.day >= summary.first for day in summary.days):
@@ -81,7 +84,7 @@ def usage_chart(summary: Overview, *, today: date, spend_label: str) -> UsageCha
         ]
 
     label = _("GPU-hours")
-    measures = [_measure("hours", label, label, gpu_hours, _tick, names, days, today, hours)]
+    measures = [_measure("hours", label, label, gpu_hours, _tick, names, days, today, hours, explorer)]
     if summary.currency:
         symbol = say.symbol(summary.currency)
         spent = _measure(
@@ -94,6 +97,7 @@ def usage_chart(summary: Overview, *, today: date, spend_label: str) -> UsageCha
             days,
             today,
             spend,
+            explorer,
         )
         measures.append(spent)
     step = -(-len(days) // NAMED_DAYS)
@@ -114,6 +118,7 @@ def _measure(
     days: Sequence[date],
     today: date,
     values: Values,
+    explorer: str,
 ) -> Measure:
     """Of the days that have begun; the drawing has room for those to come.
 
@@ -143,7 +148,11 @@ def _measure(
         top=top,
     )
     columns = [
-        (day.isoformat(), _tooltip(say.short_day(day), unit, series, number, totals[number]), stacks[number])
+        Column(
+            title=_tooltip(say.short_day(day), unit, series, number, totals[number]),
+            href=f"{explorer}?from={day}&through={day}",
+            stack=stacks[number],
+        )
         for number, day in enumerate(begun)
         if sums[number]
     ]

@@ -30,7 +30,7 @@ from portal.core.tenants.brand import CurrentBrand, last_brand
 from portal.locales import current
 from portal.web import badges, cards
 from portal.web import format as say
-from portal.web.drawing import Stack
+from portal.web.drawing import Column
 from portal.web.help_texts import HELP
 from portal.web.job_columns import JobCell
 from portal.web.usage_chart import Measure
@@ -299,14 +299,21 @@ def _titled(style: str, text: str, title: str) -> str:
 
 
 @register.simple_tag
-def rectangles(stack: Stack) -> SafeString:
-    """Of a column of a drawing; its whole numbers are written as SVG reads them, in no language."""
-    return SafeString(
-        "".join(
-            f'<rect class="ct-series-{"other" if part.series is None else part.series + 1}" '
-            f'x="{stack.x}" y="{part.y}" width="{stack.width}" height="{part.height}"/>'
-            for part in stack.segments
-        )
+def stacked_columns(columns: Iterable[Column]) -> SafeString:
+    """Of a drawing; looped over by the template, a month in two measures took a tenth of an overview's time."""
+    return SafeString("".join(map(_stacked_column, columns)))
+
+
+def _stacked_column(column: Column) -> str:
+    """Its whole numbers are written as SVG reads them, in no language."""
+    stack = column.stack
+    rectangles = "".join(
+        f'<rect class="ct-series-{"other" if part.series is None else part.series + 1}" '
+        f'x="{stack.x}" y="{part.y}" width="{stack.width}" height="{part.height}"/>'
+        for part in stack.segments
+    )
+    return (
+        f'<a href="{escape(column.href)}" tabindex="-1"><title>{escape(column.title)}</title>{rectangles}</a>'
     )
 
 
