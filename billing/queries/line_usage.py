@@ -17,6 +17,7 @@ from io import StringIO
 from typing import Any
 
 from django.db import connection
+from django.db.models import Sum
 
 from billing.documents.csv import FORMULA, cell
 from billing.models import Evidence, Invoice, InvoiceLine, LineJobs
@@ -33,6 +34,8 @@ PAGE = 25
 KEPT = 4 * PAGE  # of each line, the largest
 LEFT, JOBS, RANK, IS_ALL = 8, 9, 10, 11  # columns of a page's rows
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server
+OF_EACH_LINE = ("positions", "periods", "projects", "prices", "after")  # of what `_reach` says
+MANY_JOBS = 5_000  # behind the lines of an invoice, above which its CSV begins with the first line alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
     `units` × `share` are the job's exact resource-seconds; those of a line add up to it. `hours` and
     `amount` are the same, shortened to be read. Behind all jobs stand the lines without any, with their amounts.
     """
-    with_jobs = [line for line in lines if _has_jobs(line)]
+    with_jobs = sorted(filter(_has_jobs, lines), key=lambda line: line.position)
     reach = _reach(invoice, with_jobs)
     absent_records.refuse_unreadable(_absent(reach))
     return _as_csv(invoice, with_jobs, reach, [line for line in lines if not _has_jobs(line)])
@@ -163,7 +166,31 @@ def _as_csv(
 ) -> Iterator[bytes]:
     # Here, as a stream begins in a transaction of its own.
     absent_records.show(_absent(reach), most=None)
-    values = reach | {
+    for part in _split_lines(invoice, lines):
+        covered = {name: reach[name][part] for name in OF_EACH_LINE}
+        yield from _csv_blocks(invoice, lines[part], reach | covered, has_header=part.start == 0)
+    if amounts:
+        yield _without_jobs(invoice, amounts)
+
+
+def _split_lines(invoice: Invoice, lines: Sequence[InvoiceLine]) -> list[slice]:
+    """The lines as they are written: the first alone where many jobs stand behind them, so that it waits for no other.
+
+    One query, of several lines.
+    """
+    if len(lines) > 1:
+        counts = LineJobs.objects.filter(line__in=lines, tenant=invoice.tenant_id)
+        if (counts.aggregate(jobs=Sum("jobs"))["jobs"] or 0) > MANY_JOBS:
+            return [slice(0, 1), slice(1, None)]
+    return [slice(0, None)]
+
+
+def _csv_blocks(
+    invoice: Invoice, lines: Sequence[InvoiceLine], reach: Mapping[str, Any], *, has_header: bool
+) -> Iterator[bytes]:
+    values = {
+        **reach,
+        "has_header": has_header,
         "number": invoice.number,
         "currency": invoice.currency,
         "formula": FORMULA,
@@ -183,8 +210,6 @@ def _as_csv(
                 block.clear()
         if block:
             yield bytes(block)
-    if amounts:
-        yield _without_jobs(invoice, amounts)
 
 
 def _absent(reach: Mapping[str, Any]) -> list[date]:

@@ -108,4 +108,4 @@ LEFT JOIN LATERAL (
     SELECT * FROM billing_ratedjob r WHERE r.record_id = h.record_id AND r.tenant_id = %(tenant)s OFFSET 0
 ) j ON true
 ORDER BY h.position, h.service_from, h.record_id
-) TO STDOUT WITH (FORMAT csv, HEADER);
+) TO STDOUT WITH (FORMAT csv, HEADER %(has_header)s);

@@ -112,3 +112,24 @@ def test_an_export_of_very_many_jobs_begins_with_the_first_line_alone_and_is_the
     assert [len(part) for part in focus_use._split_lines(lines)] == [4]
     assert export() == begun_soon
     assert len(begun_soon.splitlines()) == 1 + len(lines)
+
+
+def test_an_invoice_of_very_many_jobs_as_csv_begins_with_the_first_line_alone_and_is_the_same(
+    lab: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close("2026-03")
+    march = invoice_of(lab, "2026-03")
+    lines = lines_of(march)
+
+    def export() -> bytes:
+        return b"".join(line_usage.as_csv(march, lines))
+
+    monkeypatch.setattr(line_usage, "MANY_JOBS", JOBS - 1)
+    assert line_usage._split_lines(march, lines) == [slice(0, None)]  # their jobs were not counted yet
+    line_usage.keep(march)
+    assert line_usage._split_lines(march, lines) == [slice(0, 1), slice(1, None)]
+    begun_soon = export()
+    monkeypatch.setattr(line_usage, "MANY_JOBS", JOBS)
+    assert line_usage._split_lines(march, lines) == [slice(0, None)]
+    assert export() == begun_soon
+    assert len(begun_soon.splitlines()) == 1 + JOBS

@@ -26,7 +26,7 @@ PATHS = {
     "/t/vision-lab/efficiency/": 20,
     "/t/vision-lab/invoices/": 20,
     "/t/vision-lab/invoices/{number}/": 25,
-    "/t/vision-lab/invoices/{number}/csv": 20,
+    "/t/vision-lab/invoices/{number}/csv": 21,  # of them six marks of transactions and scopes
     "/t/vision-lab/invoices/{number}/lines/1/": 20,
     "/t/vision-lab/invoices/{number}/lines/1/csv": 20,
     "/t/vision-lab/notifications/": 20,
