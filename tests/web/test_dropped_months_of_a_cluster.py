@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, transaction
 
 from billing.models import EfficiencySnapshot, OperatingCost, RatedJob, SealedFile
-from billing.reports import cluster_efficiency, efficiency_snapshots, reporting
+from billing.reports import cluster_efficiency, efficiency_snapshots, reporting, snapshots
 from billing.reports.shapes import By
 from billing.reports.waste import Kind
 from billing.sealed_months import all_tenants_rows, drop
@@ -138,7 +138,7 @@ def test_what_a_worker_computes_of_files_is_what_it_computed_of_tables_and_names
     op: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
-    monkeypatch.setattr(efficiency_snapshots, "HOURLY", 10**6)
+    monkeypatch.setattr(snapshots, "HOURLY", 10**6)
     by_user, by_job = (f"{REPORTS}?{SPANS[0]}&by={by}&top=5" for by in ("user", "pod"))
     looked = [by_user, by_job, *(f"{REPORTS}waste/{kind}/?{SPANS[0]}" for kind in ("zero-use", "time-limit"))]
     tables = [_of_worker(op, path) for path in looked]

@@ -42,6 +42,7 @@ def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_pat
     with chromium() as browser, visit(browser, width=width) as seen:
         page = seen.page
         sign_in(page, live_server.url)
+        page.goto(f"{live_server.url}/t/vision-lab/?period=2026-03-01")
         expect(page.locator(".ct-of-hours")).to_be_visible()
         expect(page.locator(".ct-of-spend")).to_be_hidden()
         page.locator("label[for=measure-spend]").click()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from billing.models import EfficiencySnapshot, RatedJob
-from billing.reports import efficiency_snapshots
+from billing.reports import efficiency_snapshots, snapshots
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import UsageRecord, UtilisationHour
@@ -258,7 +258,7 @@ def test_figures_that_are_not_requested_yet_are_not_promised_in_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
-    monkeypatch.setattr(efficiency_snapshots, "HOURLY", 0)
+    monkeypatch.setattr(snapshots, "HOURLY", 0)
     _cluster, lab = a_lab()
     for html in (
         page(builders.a_person("ann@vision.example", lab), ANNS + MARCH),

@@ -15,7 +15,7 @@ from portal.sql_files import Statement, every
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 PLANNED = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b")
-COPIED = re.compile(r"COPY \((.+)\) TO STDOUT[^)]*(?:\([^)]*\))?\s*$", re.DOTALL)
+COPIED = re.compile(r"COPY \((.+)\) TO STDOUT\b.*", re.DOTALL)
 
 SAMPLES: dict[str, str | None] = {
     **dict.fromkeys(
