@@ -15,4 +15,5 @@ LEFT JOIN (
 CROSS JOIN LATERAL (
     SELECT i.total - i.prepaid - coalesce(p.received, 0) + coalesce(n.credited, 0) AS unpaid
 ) o;
-GRANT SELECT ON billing_invoiceremainder TO clustertab_operator, clustertab_agent;
+GRANT SELECT, INSERT, UPDATE, DELETE ON billing_invoiceremainder TO clustertab_operator;
+GRANT SELECT ON billing_invoiceremainder TO clustertab_agent;
