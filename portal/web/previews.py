@@ -54,7 +54,7 @@ class PreviewError(CodedError):
         "busy": "A tenant of the preview is being closed or rated: try again in a minute.",
         "failed": "The preview failed: the worker’s log says why. Try again.",
         "other-release": "The preview is of another release of ClusterTab: preview it again.",
-        "too-many": "{count} previews of yours are still computed: wait until one is ready, then try again.",
+        "too-many": "{count} of your previews are still being computed: wait until one is ready, then try again.",
     }
 
 

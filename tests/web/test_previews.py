@@ -258,9 +258,9 @@ def test_one_person_does_not_fill_the_queue(op: Client) -> None:
     for address in drafts[: previews.MOST_WAITING]:
         op.get(address)
     text = words(op.get(drafts[-1], follow=True).text)
-    assert "5 previews of yours are still computed: wait until one is ready, then try again." in text
+    assert "5 of your previews are still being computed: wait until one is ready, then try again." in text
     text = words(op.post(EDITOR, {"text": PLAN_DRAFT, "act": "preview"}).text)
-    assert "5 previews of yours are still computed" in text
+    assert "5 of your previews are still being computed" in text
     assert "unit_price = 2.25" not in text
     work()
     assert op.get(drafts[-1])["Location"].startswith(drafts[-1])
