@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import Page, expect
 
+from portal.core.tenants.models import User
 from tests import builders
 from tests.web.browser import SKIP_REASON, chromium, visit
 from tests.web.house import a_house
@@ -86,6 +87,37 @@ def test_no_amount_of_what_was_spent_is_cut_off(live_server: LiveServer, width: 
         expect(table).to_be_visible()
         assert table.evaluate("each => each.scrollWidth - each.parentElement.clientWidth") <= 0
         assert seen.overflow() <= 0
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_hours_and_costs_of_the_dearest_jobs_stand_whole(live_server: LiveServer, language: str) -> None:
+    """The column of costs stays in sight where a table is wider than its card: it must not cover the hours."""
+    house = a_house(close=False)
+    User.objects.filter(pk=house.ann.pk).update(language=language)
+    builders.own(house.vision, house.cluster, "model", project="Foundation model")
+    builders.ingest(
+        house.cluster,
+        *(
+            builders.a_job(
+                account="model",
+                user="mkowalski",
+                name="continue-pretrain-7b",
+                job_id=str(106_985 + n),
+                gpus=16,
+                started="2026-03-01 10:00",
+                ended="2026-03-09 10:00" if n else None,
+                seen_until=None if n else "2026-03-20 10:00",
+                state="COMPLETED" if n else "RUNNING",
+            )
+            for n in range(3)
+        ),
+    )
+    with chromium() as browser, visit(browser, width=1440) as seen:
+        sign_in(seen.page, live_server.url)
+        seen.page.goto(f"{live_server.url}/t/vision-lab/?period=2026-03-01")
+        table = seen.page.locator("section[aria-labelledby=top-jobs-title] table")
+        expect(table.locator(".ct-sofar")).to_be_visible()
+        assert table.evaluate("each => each.scrollWidth - each.parentElement.clientWidth") <= 0
 
 
 def test_a_session_that_ended_is_begun_again_where_it_was(live_server: LiveServer) -> None:
